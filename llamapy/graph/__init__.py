@@ -1,0 +1,1 @@
+"""Tensors, graphs, and everything that is decided about them before a device computes."""

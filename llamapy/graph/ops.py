@@ -1,0 +1,223 @@
+"""An op is one row: shape rule, sources, parameters, in-place permission, view flag.
+
+The allocator, the verifier, the dump, the numpy meaning and the lowering to native kernels all read
+these rows; there is no second list. `make` builds a tensor from a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from llamapy.base.types import BY_NAME, F32, X8, Type
+from llamapy.graph.tensor import Shape, Tensor
+
+Params = dict[str, Any]
+Result = tuple[Type, Shape]
+Rule = Callable[[tuple[Tensor, ...], Params], Result]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """`params` are (name, kind) in the order in which lowering writes them: ints to `ip`, floats to
+    `fp`. A kind of `int*N` is a list of N ints. `in_place` lists the sources whose bytes the result
+    may take over: the kernel reads an element of them before it writes the same element."""
+
+    name: str
+    n_src: tuple[int, int]
+    rule: Rule
+    params: tuple[tuple[str, str], ...] = ()
+    in_place: tuple[int, ...] = ()
+    view: bool = False
+    writes_src: bool = False  # the result is a view of source 0, which the op writes (set_rows)
+
+
+def same(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return srcs[0].type, srcs[0].ne
+
+
+def broadcast(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Source 1 is repeated along every axis in which source 0 is a multiple of it."""
+    a, b = srcs
+    if any(b.ne[i] == 0 or a.ne[i] % b.ne[i] for i in range(4)):
+        raise ValueError(f"cannot repeat {list(b.ne)} to {list(a.ne)}")
+    return a.type, a.ne
+
+
+def _glu(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Two sources of one shape, or one whose rows hold gate then up."""
+    a = srcs[0]
+    if len(srcs) == 2:
+        if srcs[1].ne != a.ne:
+            raise ValueError(f"gate {list(a.ne)} and up {list(srcs[1].ne)} differ")
+        return a.type, a.ne
+    if a.ne[0] % 2:
+        raise ValueError(f"cannot halve a row of {a.ne[0]}")
+    return a.type, (a.ne[0] // 2, *a.ne[1:])
+
+
+def _mul_mat(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Weight [k, m, c2, c3] by x [k, n, b2, b3]: [m, n, b2, b3]. An addend (bias [m] or residual of
+    the result's shape) is added after the dot product is rounded, as `add` would."""
+    w, x = srcs[0], srcs[1]
+    if w.ne[0] != x.ne[0] or x.ne[2] % w.ne[2] or x.ne[3] % w.ne[3]:
+        raise ValueError(f"cannot multiply {w.name} {list(w.ne)} by {x.name} {list(x.ne)}")
+    out: Shape = (w.ne[1], *x.ne[1:])
+    if len(srcs) == 3 and any(srcs[2].ne[i] not in (out[i], 1) for i in range(4)):
+        raise ValueError(f"cannot add {list(srcs[2].ne)} to {list(out)}")
+    return F32, out
+
+
+def _get_rows(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    table, ids = srcs
+    return F32, (table.ne[0], ids.ne[0], ids.ne[1], ids.ne[2])
+
+
+def _attention(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """q [n_embd_head_k, n_head, n_tokens], v [n_embd_head_v, n_head_kv, n_cells]."""
+    q, v = srcs[0], srcs[2]
+    return F32, (v.ne[0] * q.ne[1], q.ne[2], 1, 1)
+
+
+def _to_type(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return BY_NAME[p["type"]], srcs[0].ne
+
+
+def _x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return X8, srcs[0].ne
+
+
+def _glu_x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return X8, _glu(srcs, p)[1]
+
+
+def _from_params(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return srcs[0].type, p["ne"]
+
+
+def _attention_parts(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Per query, head and tile of 64 positions: the unnormalised row, its maximum and its sum."""
+    q, v, idx = srcs[0], srcs[2], srcs[3]
+    return F32, (v.ne[0] + 2, idx.ne[0] // 64, q.ne[1], q.ne[2])
+
+
+def _attention_merge(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    parts = srcs[0]
+    return F32, ((parts.ne[0] - 2) * parts.ne[2], parts.ne[3], 1, 1)
+
+
+_ROPE = (
+    ("n_dims", "int"),
+    ("mode", "int"),
+    ("n_ctx_orig", "int"),
+    ("sections", "int*4"),
+    ("freq_base", "float"),
+    ("freq_scale", "float"),
+    ("ext_factor", "float"),
+    ("attn_factor", "float"),
+    ("beta_fast", "float"),
+    ("beta_slow", "float"),
+)
+_ATTENTION = (("scale", "float"), ("max_bias", "float"), ("softcap", "float"))
+UNARY = ("silu", "gelu", "gelu_erf", "gelu_quick", "relu", "relu_sqr", "sigmoid", "tanh", "exp")
+GLU = ("swiglu", "geglu", "geglu_erf", "geglu_quick", "reglu")
+
+ROWS: tuple[Op, ...] = (
+    # Views: no kernel, no memory. `ne` (and `nb`, `offs`) are given by the builder.
+    Op("reshape", (1, 1), _from_params, view=True),
+    Op("view", (1, 1), _from_params, view=True),
+    Op("permute", (1, 1), _from_params, view=True),
+    Op("transpose", (1, 1), _from_params, view=True),
+    # Element by element.
+    Op("add", (2, 2), broadcast, in_place=(0, 1)),
+    Op("sub", (2, 2), broadcast, in_place=(0, 1)),
+    Op("mul", (2, 2), broadcast, in_place=(0, 1)),
+    Op("div", (2, 2), broadcast, in_place=(0, 1)),
+    Op("scale", (1, 1), same, (("scale", "float"), ("bias", "float")), in_place=(0,)),
+    Op("softcap", (1, 1), same, (("cap", "float"),), in_place=(0,)),
+    *(Op(name, (1, 1), same, in_place=(0,)) for name in UNARY),
+    *(Op(name, (1, 2), _glu, in_place=(0, 1)) for name in GLU),
+    # Rows. The weight of a norm is optional.
+    Op("rms_norm", (1, 2), same, (("eps", "float"),), in_place=(0,)),
+    Op("rope", (2, 3), same, _ROPE, in_place=(0,)),  # x, pos, [freq_factors]
+    Op("cpy", (1, 1), _to_type, (("type", "str"),)),  # contiguous copy in another type
+    Op("get_rows", (2, 2), _get_rows),  # table, ids i32
+    Op("set_rows", (3, 3), same, writes_src=True),  # cache, rows f32, ids i32
+    Op("mul_mat", (2, 3), _mul_mat, in_place=(2,)),  # weight, x, [addend]
+    # q, k, v, idx, range, [sinks]: see ARCHITECTURE.md, "Attention without masks"
+    Op("flash_attn", (5, 6), _attention, _ATTENTION),
+    # What the CPU device makes of the above when it prepares a split.
+    Op("quant_act", (1, 1), _x8),
+    Op("rms_norm_quant", (2, 2), _x8, (("eps", "float"),)),  # rms_norm with weight, then quant_act
+    *(Op(f"{name}_quant", (1, 2), _glu_x8) for name in GLU),
+    Op("flash_attn_part", (5, 5), _attention_parts, _ATTENTION),
+    Op("flash_attn_merge", (1, 2), _attention_merge),  # parts, [sinks]
+)
+
+OPS: dict[str, Op] = {op.name: op for op in ROWS}
+
+
+def make(name: str, *srcs: Tensor, **params: Any) -> Tensor:
+    """A tensor of op `name`. Raises ValueError when the shapes do not fit; that is our own bug or a
+    model file with wrong shapes, which the loader has refused before."""
+    op = OPS[name]
+    if not op.n_src[0] <= len(srcs) <= op.n_src[1]:
+        raise ValueError(f"{name} takes {op.n_src[0]} to {op.n_src[1]} sources, got {len(srcs)}")
+    type_, ne = op.rule(srcs, params)
+    if op.writes_src:
+        return Tensor(
+            type_, ne, op=name, src=srcs, params=params, nb=srcs[0].nb, view_src=srcs[0].root,
+            view_offs=srcs[0].view_offs,
+        )  # fmt: skip
+    return Tensor(type_, ne, op=name, src=srcs, params=params)
+
+
+def _pad(ne: tuple[int, ...]) -> Shape:
+    a, b, c, d = (*ne, 1, 1, 1, 1)[:4]
+    return (a, b, c, d)
+
+
+def reshape(x: Tensor, *ne: int) -> Tensor:
+    """The same bytes under another shape; `x` is contiguous."""
+    shape = _pad(ne)
+    if not x.is_contiguous or shape[0] * shape[1] * shape[2] * shape[3] != x.n_elements:
+        raise ValueError(f"cannot reshape {x!r} to {list(shape)}")
+    return Tensor(
+        x.type, shape, op="reshape", src=(x,), params={"ne": shape}, view_src=x.root,
+        view_offs=x.view_offs,
+    )  # fmt: skip
+
+
+def view(x: Tensor, ne: tuple[int, ...], nb: tuple[int, ...], offs: int = 0) -> Tensor:
+    """A range of `x`: axes `ne`, byte strides `nb` for axes 1.. (missing ones follow without a gap),
+    `offs` bytes from x's first element."""
+    shape = _pad(ne)
+    strides = [x.nb[0], *nb]
+    if len(strides) == 1:
+        strides.append(x.type.row_bytes(shape[0]))
+    while len(strides) < 4:
+        strides.append(strides[-1] * shape[len(strides) - 1])
+    nb4: Shape = (strides[0], strides[1], strides[2], strides[3])
+    return Tensor(
+        x.type, shape, op="view", src=(x,), params={"ne": shape}, nb=nb4, view_src=x.root,
+        view_offs=x.view_offs + offs,
+    )  # fmt: skip
+
+
+def permute(x: Tensor, *axes: int) -> Tensor:
+    """`axes[i]` says where axis i goes."""
+    ne, nb = [1] * 4, [0] * 4
+    for i, to in enumerate(axes):
+        ne[to], nb[to] = x.ne[i], x.nb[i]
+    shape: Shape = (ne[0], ne[1], ne[2], ne[3])
+    return Tensor(
+        x.type, shape, op="permute", src=(x,), params={"ne": shape}, nb=(nb[0], nb[1], nb[2], nb[3]),
+        view_src=x.root, view_offs=x.view_offs,
+    )  # fmt: skip
+
+
+def transpose(x: Tensor) -> Tensor:
+    out = permute(x, 1, 0, 2, 3)
+    out.op = "transpose"
+    return out
