@@ -1,1 +1,1 @@
-"""What everything else stands on: errors with exit codes, stderr log, the ggml type table, flags."""
+"""What everything else stands on: errors and exit codes, stderr log, the type table, flags."""

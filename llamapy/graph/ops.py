@@ -190,8 +190,8 @@ def reshape(x: Tensor, *ne: int) -> Tensor:
 
 
 def view(x: Tensor, ne: tuple[int, ...], nb: tuple[int, ...], offs: int = 0) -> Tensor:
-    """A range of `x`: axes `ne`, byte strides `nb` for axes 1.. (missing ones follow without a gap),
-    `offs` bytes from x's first element."""
+    """A range of `x`: axes `ne`, byte strides `nb` for axes 1.. (missing ones leave no gap), `offs`
+    bytes from x's first element."""
     shape = _pad(ne)
     strides = [x.nb[0], *nb]
     if len(strides) == 1:
@@ -211,9 +211,10 @@ def permute(x: Tensor, *axes: int) -> Tensor:
     for i, to in enumerate(axes):
         ne[to], nb[to] = x.ne[i], x.nb[i]
     shape: Shape = (ne[0], ne[1], ne[2], ne[3])
+    strides: Shape = (nb[0], nb[1], nb[2], nb[3])
     return Tensor(
-        x.type, shape, op="permute", src=(x,), params={"ne": shape}, nb=(nb[0], nb[1], nb[2], nb[3]),
-        view_src=x.root, view_offs=x.view_offs,
+        x.type, shape, op="permute", src=(x,), params={"ne": shape}, nb=strides, view_src=x.root,
+        view_offs=x.view_offs,
     )  # fmt: skip
 
 

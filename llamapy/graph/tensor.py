@@ -72,8 +72,8 @@ class Tensor:
         if view_src is not None and view_src.view_src is not None:
             view_offs += view_src.view_offs
             view_src = view_src.view_src
-        self.view_src = view_src
-        self.view_offs = view_offs
+        self.view_src: Tensor | None = view_src
+        self.view_offs: int = view_offs
         self.buffer: Any = None  # a graph.device.Buffer once placed
         self.offset_bytes = 0
 
@@ -88,7 +88,7 @@ class Tensor:
 
     @property
     def n_bytes(self) -> int:
-        """Bytes from the first element to the end of the last, gaps included; 0 for an empty one."""
+        """Bytes from the first element to the end of the last, gaps included; 0 if empty."""
         ne, nb = self.ne, self.nb
         if 0 in ne:
             return 0
