@@ -1,0 +1,34 @@
+/* What this CPU can do and the system allows (XCR0 and the like: the compiler's probe asks both).
+ */
+#include "lp.h"
+
+uint64_t lp_cpu_features(void) {
+    uint64_t have = 0;
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+        __builtin_cpu_supports("f16c"))
+        have |= LP_AVX2;
+    if ((have & LP_AVX2) && __builtin_cpu_supports("avx512f") &&
+        __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512dq"))
+        have |= LP_AVX512;
+    if ((have & LP_AVX512) && __builtin_cpu_supports("avx512vnni"))
+        have |= LP_VNNI;
+#elif defined(__aarch64__)
+    have |= LP_NEON; /* part of the base architecture */
+#endif
+    return have;
+}
+
+uint32_t lp_abi(void) {
+    return LP_ABI;
+}
+
+uint64_t lp_sizeof_node(void) {
+    return sizeof(struct lp_node);
+}
+
+uint64_t lp_sizeof_opnd(void) {
+    return sizeof(struct lp_opnd);
+}
