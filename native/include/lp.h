@@ -28,6 +28,7 @@ enum {
     LP_E_ABORTED = 4, /* the abort flag was set */
     LP_E_PLAN = 5,    /* the plan is malformed */
     LP_E_THREAD = 6,  /* a thread could not be started */
+    LP_E_MEMORY = 7,  /* no memory for the run's own tables */
 };
 
 /* Node flags. */
@@ -66,7 +67,7 @@ struct lp_args {
  */
 typedef int (*lp_run_fn)(const struct lp_args *a, int64_t task, void *scratch);
 /* Number of tasks of a node when n_threads share it. >= 1 for a node that has work, 0 for an empty
- * one. */
+ * one, negative for types or shapes that no kernel of the family takes. */
 typedef int64_t (*lp_split_fn)(const struct lp_node *n, int n_threads);
 /* Bytes of scratch a thread needs. */
 typedef int64_t (*lp_scratch_fn)(const struct lp_node *n);
@@ -109,5 +110,10 @@ LP_API void lp_pool_free(struct lp_pool *pool);
 LP_API int lp_run(struct lp_pool *pool, const struct lp_node *nodes, int64_t n, char *const *slots,
                   int64_t n_slots, char *scratch, int64_t scratch_bytes, int n_threads,
                   const volatile int32_t *abort_flag, int64_t *fault);
+
+/* From here to lp_sigint_unwatch, SIGINT sets *flag before the handler that was in place gets it.
+ * An ignored SIGINT stays ignored. */
+LP_API int lp_sigint_watch(int32_t *flag);
+LP_API void lp_sigint_unwatch(void);
 
 #endif
