@@ -1,0 +1,1 @@
+"""State that outlives a graph: which cell holds which position of which sequence, and K and V."""

@@ -1,0 +1,170 @@
+"""The attention cache: one pool of cells for all sequences, a small second one for window layers.
+
+K and V lie in one buffer per device, layer after layer, each `[n_embd_*_gqa, n_cells]`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from llamapy.base.errors import ContextError
+from llamapy.base.types import Type
+from llamapy.graph.device import Buffer, BufferType, Device
+from llamapy.graph.tensor import Tensor
+from llamapy.kv.api import GroupView, Ints, LayerCache, Ubatch
+from llamapy.kv.cells import Cells, pad
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What the cache needs to know of a model: elements of a token's K and V row per layer, and
+    which layers see a window of `n_swa` tokens."""
+
+    n_embd_k: tuple[int, ...]
+    n_embd_v: tuple[int, ...]
+    is_swa: tuple[bool, ...]
+    n_swa: int
+
+
+class UnifiedStep:
+    """See kv.api.Step. Cells are chosen when it is made, taken by `apply`."""
+
+    def __init__(
+        self, groups: list[Cells], ubatch: Ubatch, lists: list[int], chosen: list[Ints]
+    ) -> None:
+        self._groups = groups
+        self._ubatch = ubatch
+        self._lists = lists
+        self._chosen = chosen
+        self._was = [g.snapshot(c) for g, c in zip(groups, chosen, strict=True)]
+        last = int(ubatch.pos.max())
+        self._n_kv = [g.list_length(last, ubatch.n_tokens) for g in groups]
+        self.sizes: tuple[int, ...] = (len(lists), *self._n_kv)
+        self.views: list[GroupView] = []
+
+    def apply(self) -> None:
+        for group, cells in zip(self._groups, self._chosen, strict=True):
+            group.take(cells, self._ubatch)
+        self.views = [
+            group.view(cells, self._ubatch, self._lists, n_kv)
+            for group, cells, n_kv in zip(self._groups, self._chosen, self._n_kv, strict=True)
+        ]
+
+    def revert(self) -> None:
+        for group, cells, was in zip(self._groups, self._chosen, self._was, strict=True):
+            group.restore(cells, was)
+
+
+class UnifiedCache:
+    """See kv.api.Memory. `device_of(il)` says where layer il computes; its K and V live there."""
+
+    def __init__(
+        self,
+        shape: CacheShape,
+        device_of: Callable[[int], Device],
+        *,
+        n_ctx: int,
+        n_seq_max: int,
+        n_ubatch: int,
+        type_k: Type,
+        type_v: Type,
+    ) -> None:
+        self.n_seq_max = n_seq_max
+        self.n_ctx = n_ctx
+        full = Cells(pad(n_ctx), n_seq_max)
+        self._groups = [full]
+        if any(shape.is_swa):
+            n = pad(min(n_ctx, shape.n_swa * n_seq_max + n_ubatch))
+            self._groups.append(Cells(n, n_seq_max, shape.n_swa))
+        self.n_groups = len(self._groups)
+        self._layers: list[LayerCache] = []
+        for il, (n_k, n_v) in enumerate(zip(shape.n_embd_k, shape.n_embd_v, strict=True)):
+            group = 1 if shape.is_swa[il] else 0
+            n_cells = self._groups[group].n_cells
+            k = Tensor(type_k, (n_k, n_cells, 1, 1), name=f"cache_k-{il}")
+            v = Tensor(type_v, (n_v, n_cells, 1, 1), name=f"cache_v-{il}")
+            self._layers.append(LayerCache(k, v, group))
+        self._buffers = self._place(device_of)
+
+    def _place(self, device_of: Callable[[int], Device]) -> list[Buffer]:
+        """One buffer per buffer type, opened once its size is known."""
+        todo: dict[BufferType, tuple[Device, list[Tensor]]] = {}
+        for il, layer in enumerate(self._layers):
+            device = device_of(il)
+            todo.setdefault(device.default_buft, (device, []))[1].extend((layer.k, layer.v))
+        buffers = []
+        for buft, (device, tensors) in todo.items():
+            offset = 0
+            for t in tensors:
+                t.offset_bytes = offset
+                offset += pad(t.n_bytes, buft.alignment)
+            buffer = device.alloc(buft, offset, "any")
+            for t in tensors:
+                t.buffer = buffer
+            buffers.append(buffer)
+        return buffers
+
+    @property
+    def n_bytes(self) -> int:
+        return sum(b.n_bytes for b in self._buffers)
+
+    def free(self) -> None:
+        for buffer in self._buffers:
+            buffer.free()
+        self._buffers = []
+
+    def layer(self, il: int) -> LayerCache:
+        return self._layers[il]
+
+    def begin(self, ubatch: Ubatch) -> UnifiedStep:
+        lists = list(dict.fromkeys(seqs[0] for seqs in ubatch.seqs))
+        next_pos = np.array([self.pos_max(s) + 1 for s in range(self.n_seq_max)], np.int32)
+        for i, seqs in enumerate(ubatch.seqs):
+            for seq in seqs:
+                next_pos[seq] = min(next_pos[seq], ubatch.pos[i])
+        chosen = []
+        for group in self._groups:
+            cells = group.choose(ubatch.n_tokens, next_pos)
+            if cells is None:
+                raise ContextError(
+                    f"no room for {ubatch.n_tokens} more tokens in a context of {self.n_ctx}; "
+                    "use a larger --ctx-size"
+                )
+            chosen.append(cells)
+        return UnifiedStep(self._groups, ubatch, lists, chosen)
+
+    def worst_sizes(self, n_tokens: int, n_seqs: int) -> tuple[int, ...]:
+        last = self._groups[0].n_cells - 1
+        return (n_seqs, *(g.list_length(last, n_tokens) for g in self._groups))
+
+    def pos_max(self, seq: int) -> int:
+        return self._groups[0].pos_max(seq)
+
+    def clear(self) -> None:
+        for group in self._groups:
+            group.clear()
+
+    def seq_rm(self, seq: int, p0: int, p1: int) -> bool:
+        """Window layers forget: refused when the next query would miss cells that are gone."""
+        p1 = p1 if p1 >= 0 else np.iinfo(np.int32).max
+        last = self.pos_max(seq)
+        if 0 < p0 <= last < p1:
+            for group in self._groups:
+                if group.n_swa and group.pos_min(seq) > group.first_visible(p0):
+                    return False
+        for group in self._groups:
+            group.rm(seq, p0, p1)
+        return True
+
+    def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
+        p1 = p1 if p1 >= 0 else np.iinfo(np.int32).max
+        if src != dst:
+            for group in self._groups:
+                group.cp(src, dst, p0, p1)
+
+    def seq_keep(self, seq: int) -> None:
+        for group in self._groups:
+            group.keep(seq)

@@ -1,0 +1,199 @@
+"""What a model file says about its shape: one frozen dataclass, per-layer values where models vary.
+
+Names are ggml's (`n_embd_head_k`, `n_head_kv`); keys are the GGUF's (`llama.block_count`).
+An architecture's own module refines the common reading with `dataclasses.replace`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from llamapy.base.errors import FileError
+
+MAX_LAYERS = 512
+ROPE_SCALING = ("none", "linear", "yarn", "longrope")
+
+
+class Keys(Protocol):
+    """The getters of an opened GGUF. A missing required key or a wrong type is a FileError."""
+
+    @property
+    def path(self) -> Any: ...
+    @property
+    def keys(self) -> Any: ...
+    def get_int(self, key: str, default: int | None = ...) -> int: ...
+    def get_float(self, key: str, default: float | None = ...) -> float: ...
+    def get_bool(self, key: str, default: bool | None = ...) -> bool: ...
+    def get_str(self, key: str, default: str | None = ...) -> str: ...
+    def get_array(self, key: str) -> Sequence[Any]: ...
+    def per_layer(self, key: str, n_layer: int, default: Any = ...) -> Sequence[Any]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotary positions of one layer. `scaling` is one of ROPE_SCALING; factors as in the YaRN paper
+    (arXiv 2309.00071). `freq_scale` is 1 / the context extension factor."""
+
+    freq_base: float = 10000.0
+    freq_scale: float = 1.0
+    scaling: str = "none"
+    n_ctx_orig: int = 0
+    ext_factor: float = 0.0
+    attn_factor: float = 1.0
+    beta_fast: float = 32.0
+    beta_slow: float = 1.0
+    sections: tuple[int, int, int, int] = (0, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class HParams:
+    arch: str
+    n_vocab: int
+    n_ctx_train: int
+    n_embd: int
+    n_layer: int
+    n_head: tuple[int, ...]
+    n_head_kv: tuple[int, ...]
+    n_ff: tuple[int, ...]
+    n_embd_head_k: int
+    n_embd_head_v: int
+    n_rot: int
+    norm_eps: float
+    norm_rms_eps: float
+    rope: Rope
+    rope_swa: Rope
+    n_swa: int = 0  # tokens a window layer sees, itself included; 0: no window layers
+    is_swa: tuple[bool, ...] = ()
+    attention_scale: float = 0.0
+    attn_softcap: float = 0.0
+    final_softcap: float = 0.0
+    max_alibi_bias: float = 0.0
+
+    def n_embd_k_gqa(self, il: int) -> int:
+        """Elements of one token's K row in layer `il`."""
+        return self.n_embd_head_k * self.n_head_kv[il]
+
+    def n_embd_v_gqa(self, il: int) -> int:
+        return self.n_embd_head_v * self.n_head_kv[il]
+
+    def rope_of(self, il: int) -> Rope:
+        return self.rope_swa if self.is_swa and self.is_swa[il] else self.rope
+
+
+def _bad(file: Keys, key: str, expected: str, found: object) -> FileError:
+    return FileError(f"{file.path}: key {key}: expected {expected}, found {found}")
+
+
+def _positive(file: Keys, key: str, default: int | None = None) -> int:
+    value = file.get_int(key) if default is None else file.get_int(key, default)
+    if value <= 0:
+        raise _bad(file, key, "a number above 0", value)
+    return value
+
+
+def _eps(file: Keys, key: str) -> float:
+    value = file.get_float(key, 0.0)
+    if not 0.0 <= value < 1.0:
+        raise _bad(file, key, "a number in [0, 1)", value)
+    return value
+
+
+def read_rope(file: Keys, arch: str, n_ctx_train: int) -> Rope:
+    """The rope keys. An unknown scaling type is an error, not a guess."""
+    pre = f"{arch}.rope."
+    factor = file.get_float(f"{pre}scaling.factor", file.get_float(f"{pre}scale_linear", 0.0))
+    default = "linear" if factor not in (0.0, 1.0) else "none"
+    scaling = file.get_str(f"{pre}scaling.type", default)
+    if scaling not in ROPE_SCALING:
+        raise _bad(file, f"{pre}scaling.type", "one of " + ", ".join(ROPE_SCALING), repr(scaling))
+    yarn = scaling == "yarn"
+    return Rope(
+        freq_base=file.get_float(f"{pre}freq_base", 10000.0),
+        freq_scale=1.0 / factor if factor and scaling in ("linear", "yarn") else 1.0,
+        scaling=scaling,
+        n_ctx_orig=file.get_int(f"{pre}scaling.original_context_length", n_ctx_train),
+        ext_factor=file.get_float(f"{pre}scaling.yarn_ext_factor", 1.0) if yarn else 0.0,
+        attn_factor=file.get_float(f"{pre}scaling.attn_factor", 1.0),
+        beta_fast=file.get_float(f"{pre}scaling.yarn_beta_fast", 32.0),
+        beta_slow=file.get_float(f"{pre}scaling.yarn_beta_slow", 1.0),
+    )
+
+
+def _vocab_size(file: Keys, arch: str) -> int:
+    if f"{arch}.vocab_size" in file.keys:
+        return _positive(file, f"{arch}.vocab_size")
+    if "tokenizer.ggml.tokens" in file.keys:
+        return len(file.get_array("tokenizer.ggml.tokens"))
+    raise _bad(file, f"{arch}.vocab_size", "a vocabulary size or tokenizer.ggml.tokens", "neither")
+
+
+def _heads(file: Keys, arch: str, n_layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    key, key_kv = f"{arch}.attention.head_count", f"{arch}.attention.head_count_kv"
+    n_head = tuple(file.per_layer(key, n_layer))
+    n_head_kv = tuple(file.per_layer(key_kv, n_layer)) if key_kv in file.keys else n_head
+    if not any(n_head):
+        raise _bad(file, key, "a number above 0", 0)
+    for il, (h, kv) in enumerate(zip(n_head, n_head_kv, strict=True)):
+        if h < 0 or kv < 0 or (kv and h % kv):
+            raise _bad(file, key_kv, f"a divisor of layer {il}'s {h} heads", kv)
+    return n_head, n_head_kv
+
+
+def read_hparams(file: Keys) -> HParams:
+    """The keys that every architecture shares. Raises FileError naming key, expected, found."""
+    arch = file.get_str("general.architecture")
+    n_layer = _positive(file, f"{arch}.block_count")
+    if n_layer > MAX_LAYERS:
+        raise _bad(file, f"{arch}.block_count", f"at most {MAX_LAYERS}", n_layer)
+    n_embd = _positive(file, f"{arch}.embedding_length")
+    n_ctx_train = _positive(file, f"{arch}.context_length")
+    n_head, n_head_kv = _heads(file, arch, n_layer)
+    heads = next(h for h in n_head if h)
+    key_k, key_v = f"{arch}.attention.key_length", f"{arch}.attention.value_length"
+    if (key_k not in file.keys or key_v not in file.keys) and n_embd % heads:
+        raise _bad(file, f"{arch}.embedding_length", f"a multiple of {heads} heads", n_embd)
+    head_k = _positive(file, key_k, n_embd // heads)
+    head_v = _positive(file, key_v, n_embd // heads)
+    n_rot = file.get_int(f"{arch}.rope.dimension_count", head_k)
+    if not 0 <= n_rot <= head_k or n_rot % 2:
+        found = f"even and at most the head size {head_k}"
+        raise _bad(file, f"{arch}.rope.dimension_count", found, n_rot)
+    rope = read_rope(file, arch, n_ctx_train)
+    return HParams(
+        arch=arch,
+        n_vocab=_vocab_size(file, arch),
+        n_ctx_train=n_ctx_train,
+        n_embd=n_embd,
+        n_layer=n_layer,
+        n_head=n_head,
+        n_head_kv=n_head_kv,
+        n_ff=tuple(file.per_layer(f"{arch}.feed_forward_length", n_layer)),
+        n_embd_head_k=head_k,
+        n_embd_head_v=head_v,
+        n_rot=n_rot,
+        norm_eps=_eps(file, f"{arch}.attention.layer_norm_epsilon"),
+        norm_rms_eps=_eps(file, f"{arch}.attention.layer_norm_rms_epsilon"),
+        rope=rope,
+        rope_swa=rope,
+        is_swa=(False,) * n_layer,
+        attention_scale=file.get_float(f"{arch}.attention.scale", 0.0),
+        attn_softcap=file.get_float(f"{arch}.attn_logit_softcapping", 0.0),
+        final_softcap=file.get_float(f"{arch}.final_logit_softcapping", 0.0),
+    )
+
+
+def swa_pattern(
+    file: Keys, hp: HParams, default: int, *, dense_first: bool = False
+) -> tuple[bool, ...]:
+    """Which layers see a window: an array key, or every n-th layer full (scalar key or `default`).
+    `dense_first`: the first of each n is the full one, else the last."""
+    key = f"{hp.arch}.attention.sliding_window_pattern"
+    value: Any = file.keys.get(key, default)
+    if isinstance(value, int):
+        if value < 0:
+            raise _bad(file, key, "a period of at least 0", value)
+        full = 0 if dense_first else value - 1
+        return tuple(value > 0 and il % value != full for il in range(hp.n_layer))
+    return tuple(bool(x) for x in file.per_layer(key, hp.n_layer))

@@ -1,0 +1,27 @@
+"""A matrix with an optional bias."""
+
+from __future__ import annotations
+
+from llamapy.graph.ops import make
+from llamapy.graph.tensor import Tensor
+from llamapy.loader.spec import TensorSpec
+from llamapy.models.builder import Builder
+
+
+def linear(g: Builder, il: int, name: str, x: Tensor) -> Tensor:
+    """`blk.<il>.<name>.weight` times x, plus `.bias` when the file has one."""
+    out = g.name(make("mul_mat", g.layer(il, f"{name}.weight"), x), name, il)
+    bias = g.maybe_layer(il, f"{name}.bias")
+    return out if bias is None else g.name(make("add", out, bias), f"{name}_b", il)
+
+
+def linear_tensors(il: int, name: str, n_in: int, n_out: int) -> list[TensorSpec]:
+    return [
+        TensorSpec(f"blk.{il}.{name}.weight", (n_in, n_out), il, "layer"),
+        TensorSpec(f"blk.{il}.{name}.bias", (n_out,), il, "layer", required=False, op="add"),
+    ]
+
+
+def vector(il: int, name: str, n: int, *, required: bool = True) -> TensorSpec:
+    """A per-layer norm weight or the like: multiplied element by element."""
+    return TensorSpec(f"blk.{il}.{name}", (n,), il, "layer", required=required, op="mul")

@@ -1,0 +1,97 @@
+"""What an architecture's `build` works with: hyper-parameters, weights, memory, the shape of the
+ubatch, and the inputs made so far. Blocks take it as their first argument."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llamapy.graph.cgraph import CGraph
+from llamapy.graph.tensor import OUTPUT, Tensor
+from llamapy.kv.api import Memory
+from llamapy.loader.hparams import HParams
+from llamapy.models import inputs
+from llamapy.models.inputs import Input
+
+
+@dataclass(frozen=True, slots=True)
+class GraphShape:
+    """Everything about a step that shapes its graph; a part of the runtime's GraphKey."""
+
+    n_tokens: int
+    n_outputs: int
+    n_lists: int
+    n_kv: tuple[int, ...]  # per cell group
+
+
+@dataclass(slots=True)
+class GroupInputs:
+    rows: Tensor
+    idx: Tensor
+    range: Tensor
+
+
+@dataclass
+class Builder:
+    hp: HParams
+    weights: Mapping[str, Tensor]
+    memory: Memory
+    shape: GraphShape
+    inputs: list[Input] = field(default_factory=list)
+    cgraph: CGraph = field(default_factory=CGraph)
+    logits: Tensor | None = None
+    _groups: dict[int, GroupInputs] = field(default_factory=dict)
+    _pos: Tensor | None = None
+
+    def weight(self, name: str) -> Tensor:
+        return self.weights[name]
+
+    def maybe(self, name: str) -> Tensor | None:
+        """A weight that a file may lack."""
+        return self.weights.get(name)
+
+    def layer(self, il: int, name: str) -> Tensor:
+        """`blk.<il>.<name>`"""
+        return self.weights[f"blk.{il}.{name}"]
+
+    def maybe_layer(self, il: int, name: str) -> Tensor | None:
+        return self.weights.get(f"blk.{il}.{name}")
+
+    def name(self, x: Tensor, name: str, il: int = -1) -> Tensor:
+        """Give an intermediate the name that dumps and placement show."""
+        x.name = f"{name}-{il}" if il >= 0 else name
+        return x
+
+    def add_input(self, made: Input) -> Tensor:
+        self.inputs.append(made)
+        return made.tensor
+
+    @property
+    def pos(self) -> Tensor:
+        """Positions, i32 [n_tokens]."""
+        if self._pos is None:
+            self._pos = self.add_input(inputs.positions(self.shape.n_tokens))
+        return self._pos
+
+    def group(self, group: int) -> GroupInputs:
+        """The inputs of a cell group, made once."""
+        if group not in self._groups:
+            s = self.shape
+            self._groups[group] = GroupInputs(
+                self.add_input(inputs.cache_rows(group, s.n_tokens)),
+                self.add_input(inputs.cell_lists(group, s.n_kv[group], s.n_lists)),
+                self.add_input(inputs.visible(group, s.n_tokens)),
+            )
+        return self._groups[group]
+
+    def expand(self, x: Tensor) -> None:
+        """Put x and what it needs into the graph now: orders writes to the cache before reads."""
+        self.cgraph.build_forward_expand(x)
+
+    def finish(self, logits: Tensor) -> None:
+        """`logits` [n_vocab, n_outputs] end the graph. When no row is wanted they stay out of it,
+        and with them all that only they need: the graph then just writes the cache."""
+        if self.shape.n_outputs:
+            logits.flags |= OUTPUT
+            self.logits = logits
+            self.expand(logits)

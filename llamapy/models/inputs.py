@@ -1,0 +1,59 @@
+"""Graph inputs. Each knows its tensor and fills it from the ubatch and the memory's step: ids,
+positions, cache rows, cell lists, output rows are data, never baked into a graph."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from llamapy.base.types import I32
+from llamapy.graph.tensor import INPUT, Tensor
+from llamapy.kv.api import Ints, Step, Ubatch
+
+Values = Callable[[Ubatch, Step], Ints]
+
+
+@dataclass(frozen=True, slots=True)
+class Input:
+    """`values` gives an i32 array whose C order is the tensor's order (last axis = ne[0])."""
+
+    tensor: Tensor
+    values: Values
+
+    def fill(self, ubatch: Ubatch, step: Step) -> None:
+        buffer, offset = self.tensor.home()
+        if buffer is not None:  # an input that no node of this graph needs has no place
+            buffer.write(offset, self.values(ubatch, step))
+
+
+def _input(name: str, ne: tuple[int, ...], values: Values) -> Input:
+    shape = (*ne, 1, 1, 1, 1)
+    tensor = Tensor(I32, (shape[0], shape[1], shape[2], shape[3]), name=name, flags=INPUT)
+    return Input(tensor, values)
+
+
+def token_ids(n_tokens: int) -> Input:
+    return _input("inp_tokens", (n_tokens,), lambda u, s: u.tokens)
+
+
+def positions(n_tokens: int) -> Input:
+    return _input("inp_pos", (n_tokens,), lambda u, s: u.pos)
+
+
+def output_rows(n_outputs: int) -> Input:
+    return _input("inp_out_ids", (n_outputs,), lambda u, s: u.outputs)
+
+
+def cache_rows(group: int, n_tokens: int) -> Input:
+    """Cells that take the new K and V of a cell group."""
+    return _input(f"inp_kv_rows-{group}", (n_tokens,), lambda u, s: s.views[group].rows)
+
+
+def cell_lists(group: int, n_kv: int, n_lists: int) -> Input:
+    """Each sequence's cells in position order, -1 where a position has none."""
+    return _input(f"inp_kv_idx-{group}", (n_kv, n_lists), lambda u, s: s.views[group].idx)
+
+
+def visible(group: int, n_tokens: int) -> Input:
+    """Per token: list, first and one past the last visible place, own place."""
+    return _input(f"inp_kv_range-{group}", (4, n_tokens), lambda u, s: s.views[group].range)

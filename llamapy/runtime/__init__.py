@@ -1,0 +1,1 @@
+"""From a batch to logits: ubatches, the graph key, the one loop, the engine that wires parts."""

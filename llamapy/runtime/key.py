@@ -1,0 +1,35 @@
+"""When a graph may be run again."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llamapy.kv.api import Step, Ubatch
+from llamapy.models.builder import GraphShape
+
+
+@dataclass(frozen=True, slots=True)
+class GraphKey:
+    """Everything a graph's shape hangs on. Equal keys, equal graphs: reuse is `==`.
+
+    What is fixed for a context (model, cache, options) stays out; what can change between steps and
+    alters the graph goes in. Sizes of the cache come rounded up to 256 from the step."""
+
+    n_tokens: int
+    n_outputs: int
+    sizes: tuple[int, ...]  # n_lists, then n_kv of each cell group
+
+    @classmethod
+    def of(cls, ubatch: Ubatch, step: Step) -> GraphKey:
+        return cls(ubatch.n_tokens, ubatch.n_outputs, step.sizes)
+
+    def shape(self) -> GraphShape:
+        return GraphShape(self.n_tokens, self.n_outputs, self.sizes[0], self.sizes[1:])
+
+
+@dataclass(slots=True)
+class Counters:
+    """How often a graph was built and how often it was run again."""
+
+    built: int = 0
+    reused: int = 0
