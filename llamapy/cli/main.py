@@ -1,0 +1,145 @@
+"""From argv to an exit code. Imports neither numpy nor a command before it is asked for.
+
+`COMMANDS` is the whole list: name, module, one line of help. A module exposes `command`, a function
+with typer-annotated parameters, which returns an exit code or nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import llamapy
+from llamapy.base.errors import LlamapyError, UsageError, near_match
+from llamapy.base.log import log
+from llamapy.cli import streams
+
+
+class Row(NamedTuple):
+    name: str
+    module: str
+    about: str
+
+
+COMMANDS: tuple[Row, ...] = (
+    Row("run", "llamapy.cli.run", "generate text from a prompt"),
+    Row("logits", "llamapy.cli.logits", "write the logits of given tokens to a .npy file"),
+    Row("tokenize", "llamapy.cli.tokenize", "text to token ids, or back"),
+    Row("inspect", "llamapy.cli.inspect", "keys and tensors of a GGUF file, damaged ones too"),
+    Row("graph", "llamapy.cli.graph", "the planned graph: nodes, memory, devices, fusions"),
+    Row("pull", "llamapy.cli.pull", "fetch a model into the cache"),
+    Row("doctor", "llamapy.cli.doctor", "what this machine offers and what was chosen"),
+)
+
+USAGE = "usage: llamapy COMMAND [OPTIONS]    (llamapy COMMAND --help lists its options)"
+EXIT_CODES = """exit codes:
+  0 ok   1 internal fault   2 usage   3 model file   4 context too small   5 not enough memory
+  6 constraint not satisfied   7 some items of a batch failed   8 NaN or Inf in the logits
+  130 interrupted   141 broken pipe"""
+
+
+def help_text() -> str:
+    rows = "\n".join(f"  {row.name:<10} {row.about}" for row in COMMANDS)
+    return (
+        f"{USAGE}\n\nA GGUF model runner: the answer on stdout, everything else on stderr.\n\n"
+        f"commands:\n{rows}\n\noptions:\n  -h, --help\n  --version\n\n{EXIT_CODES}\n"
+    )
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. KeyboardInterrupt and bugs of ours pass through."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    log.setup(json="--json" in args or "--json-stream" in args)
+    try:
+        code = _dispatch(args)
+        streams.flush_stdout()
+    except LlamapyError as e:
+        log.error(e)
+        return e.exit_code
+    except BrokenPipeError:
+        streams.drop_stdout()
+        return 141
+    except OSError as e:
+        if not streams.disk_full(e):
+            raise
+        streams.drop_stdout()
+        log.error(LlamapyError(f"cannot write the output: {e.strerror}"))
+        return 1
+    return code
+
+
+def _dispatch(args: list[str]) -> int:
+    if not args or args[0] in ("-h", "--help", "help"):
+        if args[1:] and args[0] == "help":
+            return _dispatch([args[1], "--help"])
+        sys.stdout.write(help_text())
+        return 0
+    if args[0] in ("--version", "-V"):
+        sys.stdout.write(f"llamapy {llamapy.__version__}\n")
+        return 0
+    rows = {row.name: row for row in COMMANDS}
+    if args[0].startswith("-"):
+        raise UsageError(f"a command comes first, got {args[0]}; {USAGE}")
+    if args[0] not in rows:
+        near = near_match(args[0], rows)
+        raise UsageError(f"no such command: {args[0]}{near} (llamapy --help lists them)")
+    return _call(rows[args[0]], args[1:])
+
+
+def _call(row: Row, args: list[str]) -> int:
+    """Parse by the command's own declaration and call it."""
+    from importlib import import_module
+
+    import typer
+
+    from llamapy.cli.argv import normalise
+
+    parser = _parser(import_module(row.module).command)
+    flags, positionals = _declared(parser)
+    plain = normalise(args, flags, positionals=positionals)
+    try:
+        with parser.make_context(f"llamapy {row.name}", plain) as context:
+            result = parser.invoke(context)
+    except typer.Exit as e:
+        return int(e.exit_code)
+    except Exception as e:
+        # The parser's usage errors: their class moved between releases, their method did not.
+        if not hasattr(e, "format_message"):
+            raise
+        message = " ".join(e.format_message().split())
+        raise UsageError(f"{message} (llamapy {row.name} --help)") from None
+    return result if isinstance(result, int) else 0
+
+
+def _parser(command: Callable[..., Any]) -> Any:
+    import typer
+
+    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    names = {"help_option_names": ["-h", "--help"]}
+    app.command(context_settings=names)(command)
+    return typer.main.get_command(app)
+
+
+def _declared(parser: Any) -> tuple[list[Any], bool]:
+    from llamapy.cli.argv import Flag
+
+    flags = [Flag(("-h", "--help"), False)]
+    positionals = False
+    for p in parser.params:
+        if p.param_type_name == "argument":
+            positionals = True
+            continue
+        switch = p.is_flag or p.count
+        flags.append(Flag(tuple(p.opts), not switch, next(iter(p.secondary_opts), None)))
+    return flags, positionals
+
+
+def entry() -> NoReturn:
+    """The console script: `main` in a process of its own."""
+    streams.prepare()
+    try:
+        code = main()
+    except KeyboardInterrupt:
+        streams.die_by_interrupt()
+    sys.exit(code)
