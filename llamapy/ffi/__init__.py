@@ -1,0 +1,1 @@
+"""The only ctypes door to the native library. It decides nothing."""
