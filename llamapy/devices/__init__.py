@@ -1,0 +1,1 @@
+"""Backends: each implements graph/device.py and knows nothing of models."""

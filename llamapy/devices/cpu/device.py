@@ -1,0 +1,110 @@
+"""The CPU as a backend: see graph/device.py."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from llamapy.devices.cpu.buffers import HOST, MAPPED, HostBuffer
+from llamapy.devices.cpu.lower import Plan, kernel_key, lower
+from llamapy.devices.cpu.prepare import prepare
+from llamapy.ffi import pool as ffi_pool
+from llamapy.ffi.lib import best_kernel
+from llamapy.graph.device import BufferType
+from llamapy.graph.ops import OPS
+from llamapy.graph.tensor import Tensor
+
+
+class CpuProgram:
+    """A split as a native plan, cut into tasks for as many threads as the device had when it was
+    lowered."""
+
+    def __init__(self, device: CpuDevice, plan: Plan) -> None:
+        self._device = device
+        self._plan = plan
+        self._n_threads = device.n_threads
+        self._scratch_bytes = ffi_pool.prepare(plan.nodes, self._n_threads)
+
+    @property
+    def n_nodes(self) -> int:
+        return len(self._plan.nodes)
+
+    @property
+    def n_stages(self) -> int:
+        return int((self._plan.nodes["flags"] & 1).sum()) + (1 if self.n_nodes else 0)
+
+    def run(self) -> None:
+        plan = self._plan
+        self._device.pool.run(
+            plan.nodes, plan.slots, self._scratch_bytes, self._n_threads, plan.names
+        )
+
+
+class CpuDevice:
+    """Always present, last in priority. `n_threads` may change between graphs."""
+
+    name = "CPU"
+    default_buft = HOST
+
+    def __init__(self, max_threads: int = 1) -> None:
+        self.description = f"CPU, {max_threads} threads"
+        self.max_threads = max_threads
+        self.n_threads = max_threads
+        self._pool: ffi_pool.Pool | None = None
+
+    @property
+    def pool(self) -> ffi_pool.Pool:
+        if self._pool is None:
+            self._pool = ffi_pool.Pool(self.max_threads)
+        return self._pool
+
+    def close(self) -> None:
+        if self._pool is not None:
+            self._pool.close()
+            self._pool = None
+
+    def memory(self) -> tuple[int, int]:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+
+    def buffer_types(self) -> Sequence[BufferType]:
+        return (HOST, MAPPED)
+
+    def alloc(self, buft: BufferType, n_bytes: int, usage: str) -> HostBuffer:
+        return HostBuffer(buft, n_bytes, usage)
+
+    def supports_op(self, node: Tensor) -> bool:
+        op = OPS.get(node.op)
+        if op is None or op.view:
+            return True
+        family, wtype, xtype = kernel_key(node)
+        if node.op == "mul_mat" and node.src[0].type.quantised:
+            xtype = "x8"
+        return best_kernel(family, wtype, xtype) is not None
+
+    def supports_buft(self, buft: BufferType) -> bool:
+        return buft.host
+
+    def wants_offload(self, node: Tensor) -> bool:
+        return False
+
+    def prepare(self, nodes: list[Tensor], keep: Collection[int] = ()) -> list[Tensor]:
+        return prepare(nodes, keep, self.n_threads)
+
+    def lower(self, nodes: list[Tensor]) -> CpuProgram:
+        return CpuProgram(self, lower(nodes))
+
+    def copy_in(self, src: Tensor, dst: Tensor) -> None:
+        from_buffer, from_offset = src.home()
+        to_buffer, to_offset = dst.home()
+        to_buffer.write(to_offset, from_buffer.read(from_offset, src.n_bytes))
+
+    def record_event(self) -> Any:
+        return None
+
+    def wait_event(self, event: Any) -> None:
+        """Runs here are finished when `run` returns."""
+
+    def synchronize(self) -> None:
+        """Runs here are finished when `run` returns."""

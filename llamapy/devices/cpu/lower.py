@@ -1,0 +1,135 @@
+"""Lowering: an allocated split becomes an array of records and a list of base addresses.
+
+A record is first a row of 64-bit words in the order of `struct lp_node`, so that the whole plan is
+one array conversion instead of hundreds of thousands of field assignments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from llamapy.base.errors import KernelError
+from llamapy.ffi.lib import MAX_SRC, best_kernel
+from llamapy.ffi.record import NODE, SYNC
+from llamapy.graph.ops import OPS
+from llamapy.graph.tensor import Tensor
+
+N_PARAMS = 12
+_NO_OPERAND = (-1,) + (0,) * 10
+_SOURCE_TYPES = {"mul_mat": (0, 1), "flash_attn": (1, 2), "flash_attn_part": (1, 2)}
+Span = tuple[int, int, int]  # slot, first byte, one past the last
+
+
+def kernel_key(node: Tensor) -> tuple[str, str, str]:
+    """(family, wtype, xtype) of the kernel a node needs: ARCHITECTURE.md, "Kernels"."""
+    op = node.op
+    if op in _SOURCE_TYPES:
+        w, x = _SOURCE_TYPES[op]
+        return op, node.src[w].type.name, node.src[x].type.name
+    if op == "get_rows":
+        return op, node.src[0].type.name, "f32"
+    if op in ("set_rows", "cpy"):
+        return op, node.type.name, node.src[1 if op == "set_rows" else 0].type.name
+    return op, node.type.name, "f32"
+
+
+@dataclass(slots=True)
+class Plan:
+    """Records, base addresses, and the node names that a fault is reported by."""
+
+    nodes: npt.NDArray[Any]
+    slots: npt.NDArray[np.uint64]
+    names: list[str]
+
+
+@dataclass(slots=True)
+class _Lowering:
+    slots: dict[int, int] = field(default_factory=dict)
+    bases: list[int] = field(default_factory=list)
+    keep: list[Any] = field(default_factory=list)  # buffers, so that their ids stay theirs
+
+    def operand(self, t: Tensor) -> tuple[int, ...]:
+        buffer, offset = t.home()
+        if buffer is None:
+            raise KernelError(f"{t.name}: has no memory; the plan is incomplete")
+        slot = self.slots.get(id(buffer))
+        if slot is None:
+            slot = self.slots[id(buffer)] = len(self.bases)
+            self.bases.append(buffer.address)
+            self.keep.append(buffer)
+        return (slot, offset, t.type.id, *t.ne, *t.nb)
+
+
+def _params(node: Tensor) -> tuple[list[int], list[float]]:
+    ints: list[int] = []
+    floats: list[float] = []
+    for name, kind in OPS[node.op].params:
+        value = node.params[name]
+        if kind == "float":
+            floats.append(value)
+        elif kind == "int":
+            ints.append(value)
+        elif kind.startswith("int*"):
+            ints.extend(value)
+    return ints, floats
+
+
+def _span(operand: tuple[int, ...], t: Tensor) -> Span:
+    return operand[0], operand[1], operand[1] + t.n_bytes
+
+
+def _meets(span: Span, others: Iterable[Span]) -> bool:
+    slot, lo, hi = span
+    return any(s == slot and lo < h and low < hi for s, low, h in others)
+
+
+def lower(nodes: list[Tensor]) -> Plan:
+    """Records for the nodes that compute (views are skipped), with LP_SYNC where one must wait."""
+    low = _Lowering()
+    rows: list[list[int]] = []
+    fps: list[list[float]] = []
+    names: list[str] = []
+    reads: list[Span] = []
+    writes: list[Span] = []
+    for node in nodes:
+        op = OPS.get(node.op)
+        if op is None or op.view or node.n_elements == 0:
+            continue
+        kernel = best_kernel(*kernel_key(node))
+        if kernel is None:
+            raise KernelError(f"{node.name}: no kernel for {' '.join(kernel_key(node))}")
+        dst = low.operand(node)
+        srcs = [low.operand(s) for s in node.src]
+        written = _span(dst, node)
+        read = [_span(o, s) for o, s in zip(srcs, node.src, strict=True)]
+        if op.writes_src:
+            read = read[1:]
+        flags = 0
+        if (
+            _meets(written, reads)
+            or _meets(written, writes)
+            or any(_meets(r, writes) for r in read)
+        ):
+            flags = SYNC
+            reads, writes = [], []
+        reads += read
+        writes.append(written)
+        ints, floats = _params(node)
+        row = [kernel, flags, len(srcs), 0, *ints, *[0] * (2 * N_PARAMS - len(ints)), *dst]
+        for operand in srcs:
+            row += operand
+        for _ in range(MAX_SRC - len(srcs)):
+            row += _NO_OPERAND
+        rows.append(row)
+        fps.append(floats + [0.0] * (N_PARAMS - len(floats)))
+        names.append(node.name)
+    words = NODE.itemsize // 8
+    plan = np.array(rows, np.int64).reshape(len(rows), words).view(NODE).reshape(len(rows))
+    if rows:
+        plan["fp"] = fps
+    return Plan(plan, np.array(low.bases, np.uint64), names)

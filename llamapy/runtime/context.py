@@ -1,0 +1,293 @@
+"""A context: memory, compute buffers and threads of one conversation with a model.
+
+`process_ubatch` is the loop all of it exists for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from llamapy.base.errors import ContextError, UsageError
+from llamapy.base.types import BY_NAME
+from llamapy.devices.cpu import CpuDevice
+from llamapy.graph.dump import dump
+from llamapy.graph.fuse import fuse
+from llamapy.graph.sched import Compiled, Scheduler
+from llamapy.graph.tensor import Tensor
+from llamapy.kv.api import Ints, Ubatch
+from llamapy.kv.unified import CacheShape, UnifiedCache
+from llamapy.loader.hparams import HParams
+from llamapy.models.builder import Builder
+from llamapy.models.inputs import Input
+from llamapy.models.registry import Architecture
+from llamapy.runtime.batch import SPLIT, Batch, single
+from llamapy.runtime.key import Counters, GraphKey
+
+Logits = npt.NDArray[np.float32]
+KV_TYPES = ("f16", "f32")
+
+
+@dataclass(frozen=True, slots=True)
+class ContextParams:
+    """What is fixed for the life of a context. Sizes in tokens; types by name."""
+
+    n_ctx: int
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_seq_max: int = 1
+    type_k: str = "f16"
+    type_v: str = "f16"
+    n_threads: int = 1
+    n_threads_batch: int = 1
+
+    def __post_init__(self) -> None:
+        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_threads", "n_threads_batch"):
+            if getattr(self, name) < 1:
+                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("type_k", "type_v"):
+            if getattr(self, name) not in KV_TYPES:
+                raise UsageError(
+                    f"{name} must be one of {', '.join(KV_TYPES)}, not '{getattr(self, name)}'"
+                )
+
+
+@dataclass(slots=True)
+class _Built:
+    """A graph ready to run."""
+
+    key: GraphKey
+    inputs: list[Input]
+    logits: Tensor | None
+    compiled: Compiled
+
+
+class Context:
+    """One memory of `n_seq_max` sequences. Not for use from two threads at once, but for `abort`."""
+
+    def __init__(
+        self, arch: Architecture, hp: HParams, weights: dict[str, Tensor], params: ContextParams
+    ) -> None:
+        self.arch = arch
+        self.hp = hp
+        self.params = params
+        self.counters = Counters()
+        self._weights = weights
+        self._cpu = CpuDevice(max(params.n_threads, params.n_threads_batch))
+        self.memory = UnifiedCache(
+            _cache_shape(hp),
+            lambda il: self._cpu,
+            n_ctx=params.n_ctx,
+            n_seq_max=params.n_seq_max,
+            n_ubatch=min(params.n_ubatch, params.n_ctx),
+            type_k=BY_NAME[params.type_k],
+            type_v=BY_NAME[params.type_v],
+        )
+        self._sched = Scheduler([self._cpu])
+        self._built: _Built | None = None
+        self._n_outputs = 0
+        self._reserve(params.n_seq_max)
+
+    # What a caller asks for.
+
+    @property
+    def n_ctx(self) -> int:
+        return self.params.n_ctx
+
+    def n_past(self, seq_id: int = 0) -> int:
+        """Tokens of a sequence so far: the position that its next token takes."""
+        return self.memory.pos_max(seq_id) + 1
+
+    def decode(
+        self,
+        tokens: Sequence[int] | Ints,
+        *,
+        seq_id: int = 0,
+        pos: int | None = None,
+        logits: str = "last",
+    ) -> Logits:
+        """Append tokens to a sequence. Returns float32 [n_outputs, n_vocab]: of the last token, of
+        'all', or of 'none'. Raises ContextError when they do not fit; what was computed before
+        stays."""
+        first = self.n_past(seq_id) if pos is None else pos
+        return self.decode_batch(single(tokens, first, seq_id, logits))
+
+    def decode_batch(self, batch: Batch) -> Logits:
+        """Append tokens of several sequences. [n_outputs, n_vocab], in the order of the tokens."""
+        self._check(batch)
+        if batch.n_outputs > self._n_outputs:
+            self._reserve(min(batch.n_outputs, self._n_ubatch))
+        out = np.empty((batch.n_outputs, self.hp.n_vocab), np.float32)
+        for i, logits in self.decode_steps(batch):
+            out[i] = logits
+        return out
+
+    def decode_steps(self, batch: Batch) -> Iterator[tuple[Ints, Logits]]:
+        """Ubatch by ubatch: rows of the result, and their logits. For progress on long prompts."""
+        for ubatch in SPLIT["simple"](batch, self._n_ubatch):
+            yield ubatch.order, self.process_ubatch(ubatch)
+
+    # The loop.
+
+    def process_ubatch(self, ubatch: Ubatch) -> Logits:
+        """One ubatch through the graph: [n_outputs, n_vocab]. A failed run leaves the memory's books
+        as they were."""
+        step = self.memory.begin(ubatch)
+        step.apply()  # the one line that edits the cache's books
+        try:
+            key = GraphKey.of(ubatch, step)
+            built = self._built
+            if built is not None and built.key == key:
+                self.counters.reused += 1
+            else:
+                built = self._build(key)
+                self.counters.built += 1
+            for slot in built.inputs:
+                slot.fill(ubatch, step)
+            built.compiled.run()
+        except BaseException:
+            step.revert()
+            raise
+        return self._read(built, ubatch.n_outputs)
+
+    def _build(self, key: GraphKey) -> _Built:
+        self._built = None  # its memory is about to be planned anew
+        self._cpu.n_threads = self._threads_for(key)
+        g = self._graph(key)
+        compiled = self._sched.compile(fuse(g.cgraph))
+        self._built = _Built(key, g.inputs, g.logits, compiled)
+        return self._built
+
+    def _graph(self, key: GraphKey) -> Builder:
+        g = Builder(self.hp, self._weights, self.memory, key.shape())
+        self.arch.build(g)
+        return g
+
+    def _read(self, built: _Built, n_outputs: int) -> Logits:
+        if built.logits is None or not n_outputs:
+            return np.empty((0, self.hp.n_vocab), np.float32)
+        buffer, offset = built.logits.home()
+        raw = buffer.read(offset, built.logits.n_bytes)
+        return np.frombuffer(raw, np.float32).reshape(n_outputs, self.hp.n_vocab).copy()
+
+    # Sizes and checks.
+
+    @property
+    def _n_ubatch(self) -> int:
+        return min(self.params.n_ubatch, self.params.n_batch, self.params.n_ctx)
+
+    def _threads_for(self, key: GraphKey) -> int:
+        """Generation and prompts may use different numbers of threads."""
+        one_each = key.n_tokens <= key.sizes[0]
+        return self.params.n_threads if one_each else self.params.n_threads_batch
+
+    def _worst(self, n_tokens: int, n_outputs: int) -> GraphKey:
+        n_seqs = min(self.params.n_seq_max, n_tokens)
+        return GraphKey(n_tokens, n_outputs, self.memory.worst_sizes(n_tokens, n_seqs))
+
+    def _reserve(self, n_outputs: int) -> None:
+        """Open the compute buffers for the largest prompt graph and the largest decode graph, so
+        that nothing is opened later. Grows with the outputs asked for."""
+        self._built = None
+        self._n_outputs = n_outputs
+        n_prompt, n_decode = self._n_ubatch, min(self.params.n_seq_max, self._n_ubatch)
+        for n_tokens in dict.fromkeys((n_prompt, n_decode)):
+            key = self._worst(n_tokens, min(n_outputs, n_tokens))
+            self._cpu.n_threads = self._threads_for(key)
+            self._sched.reserve(fuse(self._graph(key).cgraph))
+
+    def _check(self, batch: Batch) -> None:
+        if batch.n_tokens == 0:
+            raise UsageError("nothing to decode: no tokens")
+        low, high = int(batch.tokens.min()), int(batch.tokens.max())
+        if low < 0 or high >= self.hp.n_vocab:
+            bad = low if low < 0 else high
+            raise UsageError(f"token {bad} is outside the vocabulary of {self.hp.n_vocab}")
+        next_pos: dict[int, int] = {}
+        for pos, seqs in zip(batch.pos.tolist(), batch.seqs, strict=True):
+            for seq in seqs:
+                if not 0 <= seq < self.params.n_seq_max:
+                    raise UsageError(f"sequence {seq} is outside 0..{self.params.n_seq_max - 1}")
+                want = next_pos.get(seq, -1)
+                want = self.n_past(seq) if want < 0 else want
+                if pos != want:
+                    raise UsageError(f"sequence {seq} continues at position {want}, not {pos}")
+                next_pos[seq] = pos + 1
+        self._check_room(batch, next_pos)
+
+    def _check_room(self, batch: Batch, next_pos: dict[int, int]) -> None:
+        longest = max(next_pos.values())
+        if longest > self.params.n_ctx:
+            raise ContextError(
+                f"{batch.n_tokens} tokens end at position {longest} of a context of "
+                f"{self.params.n_ctx}; use a larger --ctx-size"
+            )
+
+    # What debugging and reports ask for.
+
+    @property
+    def n_threads(self) -> int:
+        return self.params.n_threads
+
+    def buffer_bytes(self) -> dict[str, int]:
+        """Bytes opened: compute buffers by device, and the cache."""
+        return {**self._sched.buffer_bytes(), "kv": self.memory.n_bytes}
+
+    def dump_graph(self, kind: str = "decode", format: str = "text") -> Any:
+        """The planned worst-case graph, `kind` 'decode' or 'prompt', as 'text', 'dot' or 'json'."""
+        n_tokens = self.params.n_seq_max if kind == "decode" else self._n_ubatch
+        compiled = self._build(self._worst(n_tokens, min(self._n_outputs, n_tokens))).compiled
+        return dump(compiled, format)
+
+    def abort(self) -> None:
+        """End the run that is on with Aborted. Safe from any thread."""
+        self._cpu.pool.abort()
+
+    def interruptible(self) -> Any:
+        """While inside, Ctrl-C ends a run at once: see ffi.pool.Pool.interruptible."""
+        return self._cpu.pool.interruptible()
+
+    def seq_rm(self, seq_id: int, p0: int, p1: int = -1) -> bool:
+        """Drop positions [p0, p1) of a sequence (-1: to its end). False when the memory cannot."""
+        return self.memory.seq_rm(seq_id, p0, p1)
+
+    def seq_cp(self, src: int, dst: int, p0: int = 0, p1: int = -1) -> None:
+        """Let sequence dst share the cells of src's positions [p0, p1)."""
+        self.memory.seq_cp(src, dst, p0, p1)
+
+    def clear(self) -> None:
+        """Forget all sequences."""
+        self.memory.clear()
+
+    def close(self) -> None:
+        """Free buffers and threads. Twice is fine."""
+        self._built = None
+        self._sched.free()
+        self.memory.free()
+        self._cpu.close()
+
+    def __enter__(self) -> Context:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _cache_shape(hp: HParams) -> CacheShape:
+    layers = range(hp.n_layer)
+    return CacheShape(
+        tuple(hp.n_embd_k_gqa(il) for il in layers),
+        tuple(hp.n_embd_v_gqa(il) for il in layers),
+        hp.is_swa,
+        hp.n_swa,
+    )
