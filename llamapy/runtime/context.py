@@ -68,7 +68,7 @@ class _Built:
 
 
 class Context:
-    """One memory of `n_seq_max` sequences. Not for use from two threads at once, but for `abort`."""
+    """One memory of `n_seq_max` sequences. For one thread at a time, but for `abort`."""
 
     def __init__(
         self, arch: Architecture, hp: HParams, weights: dict[str, Tensor], params: ContextParams
@@ -135,8 +135,8 @@ class Context:
     # The loop.
 
     def process_ubatch(self, ubatch: Ubatch) -> Logits:
-        """One ubatch through the graph: [n_outputs, n_vocab]. A failed run leaves the memory's books
-        as they were."""
+        """One ubatch through the graph: [n_outputs, n_vocab]. A failed run leaves the memory's
+        books as they were."""
         step = self.memory.begin(ubatch)
         step.apply()  # the one line that edits the cache's books
         try:

@@ -1,0 +1,159 @@
+"""The cache's books: which cells are chosen, what a query sees, what is given back."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llamapy.base.errors import ContextError
+from llamapy.base.types import F16
+from llamapy.devices.cpu.buffers import HOST, HostBuffer
+from llamapy.kv.api import Ubatch
+from llamapy.kv.cells import Cells
+from llamapy.kv.unified import CacheShape, UnifiedCache
+
+
+class Host:
+    default_buft = HOST
+
+    def alloc(self, buft, n_bytes, usage):
+        return HostBuffer(buft, n_bytes, usage)
+
+
+def ubatch(pos: list[int], seqs: list[tuple[int, ...]] | int = 0) -> Ubatch:
+    rows = tuple(seqs) if isinstance(seqs, list) else ((seqs,),) * len(pos)
+    none = np.empty(0, np.int32)
+    return Ubatch(np.zeros(len(pos), np.int32), np.array(pos, np.int32), rows, none, none)
+
+
+def cache(n_ctx=512, n_seq_max=2, n_ubatch=16, n_swa=0, is_swa=(False, False)) -> UnifiedCache:
+    shape = CacheShape((64, 32), (64, 32), is_swa, n_swa)
+    return UnifiedCache(
+        shape, lambda il: Host(), n_ctx=n_ctx, n_seq_max=n_seq_max, n_ubatch=n_ubatch,
+        type_k=F16, type_v=F16,
+    )  # fmt: skip
+
+
+def run(kv: UnifiedCache, u: Ubatch):
+    step = kv.begin(u)
+    step.apply()
+    return step
+
+
+def test_a_causal_query_sees_what_is_before_it_and_itself():
+    kv = cache()
+    view = run(kv, ubatch([0, 1, 2])).views[0]
+    assert view.rows.tolist() == [0, 1, 2]
+    assert view.idx.shape == (1, 256)
+    assert view.idx[0, :4].tolist() == [0, 1, 2, -1]
+    assert view.range.tolist() == [[0, 0, 1, 0], [0, 0, 2, 1], [0, 0, 3, 2]]
+
+
+def test_lists_follow_positions_wherever_the_cells_lie():
+    kv = cache()
+    run(kv, ubatch([0, 0, 1, 1], [(0,), (1,), (0,), (1,)]))
+    view = run(kv, ubatch([2, 2], [(1,), (0,)])).views[0]
+    assert view.idx[0, :3].tolist() == [1, 3, 4]  # sequence 1 stands first in the ubatch
+    assert view.idx[1, :3].tolist() == [0, 2, 5]
+    assert view.range[:, 0].tolist() == [0, 1]
+
+
+def test_freed_cells_are_taken_again_and_the_order_stays_by_position():
+    kv = cache()
+    run(kv, ubatch([0, 1], 0))
+    run(kv, ubatch([0, 1, 2], 1))
+    assert kv.seq_rm(0, 0, -1)
+    view = run(kv, ubatch([3, 4, 5], 1)).views[0]
+    assert view.rows.tolist() == [0, 1, 5]
+    assert view.idx[0, :7].tolist() == [2, 3, 4, 0, 1, 5, -1]
+
+
+def test_revert_gives_the_cells_back():
+    kv = cache()
+    run(kv, ubatch([0, 1]))
+    step = run(kv, ubatch([2, 3]))
+    step.revert()
+    assert kv.pos_max(0) == 1
+    assert run(kv, ubatch([2])).views[0].rows.tolist() == [2]
+
+
+def test_begin_changes_nothing():
+    kv = cache()
+    kv.begin(ubatch([0, 1, 2]))
+    assert kv.pos_max(0) == -1
+
+
+def test_no_room_is_an_error_with_the_way_out():
+    kv = cache(n_ctx=256)
+    run(kv, ubatch(list(range(256))))
+    with pytest.raises(ContextError, match="--ctx-size"):
+        kv.begin(ubatch([256]))
+
+
+def test_copied_cells_are_shared_and_live_as_long_as_one_holds_them():
+    kv = cache()
+    run(kv, ubatch([0, 1, 2], 0))
+    kv.seq_cp(0, 1, 0, -1)
+    assert kv.pos_max(1) == 2
+    kv.seq_rm(0, 0, -1)
+    view = run(kv, ubatch([3], 1)).views[0]
+    assert view.rows.tolist() == [3]
+    assert view.idx[0, :4].tolist() == [0, 1, 2, 3]
+
+
+def test_keep_drops_the_others():
+    kv = cache()
+    run(kv, ubatch([0], 0))
+    run(kv, ubatch([0, 1], 1))
+    kv.seq_keep(1)
+    assert (kv.pos_max(0), kv.pos_max(1)) == (-1, 1)
+
+
+def test_a_window_group_takes_cells_no_query_will_see():
+    kv = cache(n_ctx=4096, n_seq_max=1, n_ubatch=16, n_swa=32, is_swa=(True, False))
+    n = kv.layer(0).k.ne[1]
+    assert n == 256  # 32 + 16, rounded up
+    for p in range(0, 600, 12):
+        view = run(kv, ubatch(list(range(p, p + 12)))).views[1]
+        for i, pos in enumerate(range(p, p + 12)):
+            _, lo, hi, own = view.range[i].tolist()
+            base = pos - own
+            assert base % 64 == 0
+            assert (lo + base, hi + base) == (max(0, pos - 31), pos + 1)
+            assert (view.idx[0, lo:hi] >= 0).all()
+
+
+def test_a_window_list_stops_growing():
+    cells = Cells(1024, 1, n_swa=512)
+    sizes = [cells.list_length(p, 1) for p in range(4000)]
+    assert sizes == sorted(sizes)
+    assert sizes[-1] == 768
+    assert cells.list_length(299, 1) == 512
+
+
+def test_a_window_refuses_to_go_back_to_what_it_forgot():
+    kv = cache(n_ctx=1024, n_seq_max=1, n_ubatch=16, n_swa=32, is_swa=(True, False))
+    for p in range(0, 512, 16):
+        run(kv, ubatch(list(range(p, p + 16))))
+    assert not kv.seq_rm(0, 100, -1)
+    assert kv.pos_max(0) == 511
+    assert kv.seq_rm(0, 500, -1)
+    assert kv.pos_max(0) == 499
+
+
+def test_layers_lie_in_one_buffer_without_overlap():
+    kv = cache(is_swa=(True, False), n_swa=32)
+    tensors = [t for il in (0, 1) for t in (kv.layer(il).k, kv.layer(il).v)]
+    spans = sorted((t.offset_bytes, t.offset_bytes + t.n_bytes) for t in tensors)
+    assert len({id(t.buffer) for t in tensors}) == 1
+    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert spans[-1][1] <= kv.n_bytes
+
+
+@pytest.mark.parametrize("n_swa", [0, 40])
+def test_worst_sizes_bound_every_step(n_swa):
+    kv = cache(n_ctx=700, n_seq_max=2, n_swa=n_swa, is_swa=(bool(n_swa), False))
+    worst = kv.worst_sizes(16, 1)
+    for p in range(0, 600, 16):
+        sizes = run(kv, ubatch(list(range(p, p + 16)))).sizes
+        assert all(a <= b for a, b in zip(sizes, worst, strict=True))
