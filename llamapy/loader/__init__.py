@@ -1,0 +1,1 @@
+"""From a GGUF file to weights in memory: reading, hyper-parameters, placement, loading."""
