@@ -6,6 +6,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from llamapy.base import flags
+
 
 @dataclass(frozen=True, slots=True)
 class KnownModel:
@@ -37,7 +39,7 @@ KNOWN: dict[str, KnownModel] = {m.name: m for m in (DEMO, GEMMA3_270M)}
 
 def cache_dir() -> Path:
     """LLAMAPY_CACHE, else `llamapy` under XDG_CACHE_HOME or ~/.cache. It may not exist yet."""
-    own = os.environ.get("LLAMAPY_CACHE")
+    own = flags.path("LLAMAPY_CACHE")
     if own:
         return Path(own).expanduser()
     xdg = os.environ.get("XDG_CACHE_HOME", "")
@@ -47,7 +49,7 @@ def cache_dir() -> Path:
 
 def models_dir() -> Path:
     """Where `pull` puts models and where a name is looked up: LLAMAPY_MODELS, else the cache's."""
-    own = os.environ.get("LLAMAPY_MODELS")
+    own = flags.path("LLAMAPY_MODELS")
     return Path(own).expanduser() if own else cache_dir() / "models"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import llamapy
+from llamapy.base import flags as environment
 from llamapy.base.errors import LlamapyError, UsageError, near_match
 from llamapy.base.log import log
 from llamapy.cli import streams
@@ -95,6 +96,8 @@ def _call(row: Row, args: list[str]) -> int:
 
     from llamapy.cli.argv import normalise
 
+    for flag in environment.FLAGS:
+        getattr(environment, flag.kind)(flag.name)  # a bad value is refused before any work
     parser = _parser(import_module(row.module).command)
     flags, positionals = _declared(parser)
     plain = normalise(args, flags, positionals=positionals)
