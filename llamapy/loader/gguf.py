@@ -22,7 +22,7 @@ from llamapy.loader.cursor import CUT, Cursor
 from llamapy.loader.header import Header, read_alignment, read_header, read_keys
 from llamapy.loader.keys import Keyed, KeyTable
 from llamapy.loader.sniff import MAGIC, what_is
-from llamapy.loader.table import Table, TensorInfo, align, check_extents, read_table
+from llamapy.loader.table import TensorInfo, align, check_extents, read_table
 from llamapy.loader.words import one_line, shown
 
 __all__ = ["GGUF", "TensorInfo"]
@@ -91,18 +91,20 @@ class GGUF(Keyed):
         try:
             read_keys(c, self.header.n_keys, self.keys)
             self.alignment = read_alignment(c, self.keys)
-            table = read_table(c, self.header.n_tensors, self.alignment)
-            self.tensors, self.data_offset, self.data_end = table
-            check_extents(c, table)
-            self._check_tail(c, table)
+            self.data_offset, self.data_end = read_table(
+                c, self.header.n_tensors, self.alignment, self.tensors
+            )
+            check_extents(c, self.tensors, self.data_end)
+            self._check_tail(c)
         except FileError as e:
             if not lenient:
                 raise
             self.problems.append(str(e))
+            self.data_offset = self.data_end = self.size_bytes
 
-    def _check_tail(self, c: Cursor, table: Table) -> None:
+    def _check_tail(self, c: Cursor) -> None:
         """Files joined end to end: a second header stands right after the data."""
-        for at in (table.data_end, align(table.data_end, self.alignment)):
+        for at in (self.data_end, align(self.data_end, self.alignment)):
             if c.view[at : at + 4] == MAGIC:
                 c.say(
                     f"a second GGUF starts at byte {at}: files were joined end to end. Shards are "

@@ -34,10 +34,9 @@ class TensorInfo(NamedTuple):
         return self.ne[0] * self.ne[1] * self.ne[2] * self.ne[3]
 
 
-class Table(NamedTuple):
+class Extent(NamedTuple):
     """`data_offset`: where the data starts; `data_end`: where the last tensor ends, unpadded."""
 
-    tensors: dict[str, TensorInfo]
     data_offset: int
     data_end: int
 
@@ -46,9 +45,21 @@ def align(n: int, alignment: int) -> int:
     return (n + alignment - 1) & -alignment
 
 
-def read_table(c: Cursor, n_tensors: int, alignment: int) -> Table:
-    """All rows; their offsets must follow each other without gap or overlap, as ggml demands."""
-    found: dict[str, TensorInfo] = {}
+def read_table(c: Cursor, n_tensors: int, alignment: int, tensors: dict[str, TensorInfo]) -> Extent:
+    """Fill `tensors`. Their offsets must follow each other without gap or overlap, as ggml demands.
+    When the table breaks off, the rows before that are kept, with offsets beyond the file's end."""
+    data = c.size
+    try:
+        _rows(c, n_tensors, alignment, tensors)
+        data = align(c.at, alignment)
+    finally:
+        for name, t in tensors.items():
+            tensors[name] = t._replace(offset=data + t.offset)
+    end = max((t.offset + t.n_bytes for t in tensors.values()), default=data)
+    return Extent(data, end)
+
+
+def _rows(c: Cursor, n_tensors: int, alignment: int, tensors: dict[str, TensorInfo]) -> None:
     places: dict[str, int] = {}
     next_: int | None = 0  # where the next tensor must lie; None once we cannot know
     for i in range(n_tensors):
@@ -72,11 +83,7 @@ def read_table(c: Cursor, n_tensors: int, alignment: int) -> Table:
         if next_ is not None:
             next_ += align(info.n_bytes, alignment)
         places.setdefault(info.name, start)
-        found.setdefault(info.name, info)
-    data = align(c.at, alignment)
-    tensors = {name: t._replace(offset=data + t.offset) for name, t in found.items()}
-    end = max((t.offset + t.n_bytes for t in tensors.values()), default=data)
-    return Table(tensors, data, end)
+        tensors.setdefault(info.name, info)
 
 
 def _row(c: Cursor, which: str) -> TensorInfo | None:
@@ -139,14 +146,14 @@ def _sized(
     return TensorInfo(name, type_, (ne[0], ne[1], ne[2], ne[3]), len(dims), offset, n_bytes)
 
 
-def check_extents(c: Cursor, table: Table) -> None:
+def check_extents(c: Cursor, tensors: dict[str, TensorInfo], data_end: int) -> None:
     """Every tensor's bytes are in the file; one message for all that are not."""
-    beyond = [t for t in table.tensors.values() if t.offset + t.n_bytes > c.size]
+    beyond = [t for t in tensors.values() if t.offset + t.n_bytes > c.size]
     if beyond:
         first = min(beyond, key=lambda t: t.offset)
         c.say(
             f"tensor {shown(first.name)}: data: expected bytes {first.offset} to "
-            f"{first.offset + first.n_bytes}, the file has {c.size}: {table.data_end - c.size} "
-            f"bytes are missing, {len(beyond)} of {len(table.tensors)} tensors are affected; an "
+            f"{first.offset + first.n_bytes}, the file has {c.size}: {data_end - c.size} "
+            f"bytes are missing, {len(beyond)} of {len(tensors)} tensors are affected; an "
             "incomplete download?"
         )
