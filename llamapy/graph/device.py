@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,15 +69,18 @@ class Device(Protocol):
     def wants_offload(self, node: Tensor) -> bool:
         """Whether a node with host weights is worth running here (large batch)."""
 
-    def prepare(self, nodes: list[Tensor]) -> list[Tensor]:
-        """Rewrite a split for this device before allocation (insert, split or fuse nodes). The last
-        tensors and every OUTPUT keep their identity; returned nodes are in execution order."""
+    def prepare(self, nodes: list[Tensor], keep: Collection[int] = ()) -> list[Tensor]:
+        """Rewrite a split for this device before allocation (insert, split or fuse nodes). `nodes`
+        are those of the split, views among them; returned nodes are in execution order, with or
+        without views. Every OUTPUT, and every tensor whose id is in `keep` (it is read outside of
+        the split), keeps its identity and is still computed."""
 
     def lower(self, nodes: list[Tensor]) -> Program:
         """Make an allocated split ready to run."""
 
     def copy_in(self, src: Tensor, dst: Tensor) -> None:
-        """Copy a tensor that lives on another device into `dst`, which lives here."""
+        """Copy a tensor that lives on another device into `dst`, which lives here. When `src` is in
+        host memory its bytes have been read on return: the user may write its next input."""
 
     def record_event(self) -> Any: ...
 
