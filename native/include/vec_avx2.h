@@ -196,8 +196,8 @@ LP_INLINE i16v i_sel(m16 m, i16v yes, i16v no) {
     return v_bits(v_sel(m, v_from_bits(yes), v_from_bits(no)));
 }
 
-LP_INLINE v16 v_ldexp(v16 a, i16v n) {
-    i16v half = i_sar(n, 1), rest = i_sub(n, half), bias = i_set1(127);
+LP_INLINE v16 v_ldexp(v16 a, v16 n) {
+    i16v all = v_round_i(n), half = i_sar(all, 1), rest = i_sub(all, half), bias = i_set1(127);
     v16 first = v_from_bits(i_shl(i_add(half, bias), 23));
     v16 second = v_from_bits(i_shl(i_add(rest, bias), 23));
     return v_mul(v_mul(a, first), second);
@@ -281,6 +281,20 @@ LP_INLINE void v_transpose16(v16 *a) {
     for (int k = 0; k < 8; k++) {
         a[k] = (v16){q[0][k], q[2][k]};
         a[k + 8] = (v16){q[1][k], q[3][k]};
+    }
+}
+LP_INLINE v16 v_swap_pairs(v16 a) {
+    return (v16){_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)};
+}
+
+LP_INLINE v16 v_load_part(const float *p, int64_t n) {
+    return __builtin_expect(n >= 16, 1) ? v_load(p) : v_load_n(p, (int)n);
+}
+LP_INLINE void v_store_part(float *p, v16 a, int64_t n) {
+    if (__builtin_expect(n >= 16, 1)) {
+        v_store(p, a);
+    } else {
+        v_store_n(p, a, (int)n);
     }
 }
 

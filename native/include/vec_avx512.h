@@ -166,8 +166,8 @@ LP_INLINE i16v i_sel(m16 m, i16v yes, i16v no) {
     return _mm512_mask_blend_epi32(m, no, yes);
 }
 
-LP_INLINE v16 v_ldexp(v16 a, i16v n) {
-    return _mm512_scalef_ps(a, _mm512_cvtepi32_ps(n));
+LP_INLINE v16 v_ldexp(v16 a, v16 n) {
+    return _mm512_scalef_ps(a, n);
 }
 
 LP_INLINE float v_sum(v16 a) {
@@ -234,6 +234,20 @@ LP_INLINE void v_transpose16(v16 *a) {
         a[c + 4] = _mm512_shuffle_f32x4(p13, q13, 0x88);
         a[c + 8] = _mm512_shuffle_f32x4(p02, q02, 0xdd);
         a[c + 12] = _mm512_shuffle_f32x4(p13, q13, 0xdd);
+    }
+}
+LP_INLINE v16 v_swap_pairs(v16 a) {
+    return _mm512_permute_ps(a, 0xb1);
+}
+
+LP_INLINE v16 v_load_part(const float *p, int64_t n) {
+    return __builtin_expect(n >= 16, 1) ? v_load(p) : v_load_n(p, (int)n);
+}
+LP_INLINE void v_store_part(float *p, v16 a, int64_t n) {
+    if (__builtin_expect(n >= 16, 1)) {
+        v_store(p, a);
+    } else {
+        v_store_n(p, a, (int)n);
     }
 }
 

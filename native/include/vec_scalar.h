@@ -18,7 +18,7 @@
 #include "lp_half.h"
 
 #define LP_FN(name) name##_scalar
-#define LP_INLINE static inline __attribute__((always_inline))
+#define LP_INLINE static inline
 #define V_REGS 16 /* how many v16 the machine holds; bodies choose their register blocks by it */
 
 typedef struct {
@@ -208,9 +208,10 @@ LP_INLINE i16v i_sel(m16 m, i16v yes, i16v no) {
     V_MAKE(i16v, i, m.m[k_] ? yes.i[k_] : no.i[k_]);
 }
 
-/* a * 2^n rounded once; -252 <= n <= 252, and a * 2^(n / 2) neither over- nor underflows. */
-LP_INLINE v16 v_ldexp(v16 a, i16v n) {
-    i16v half = i_sar(n, 1), rest = i_sub(n, half), bias = i_set1(127);
+/* a * 2^n rounded once. n holds integers, -252 <= n <= 252, and a * 2^(n / 2) neither over- nor
+ * underflows; NaN where both are. */
+LP_INLINE v16 v_ldexp(v16 a, v16 n) {
+    i16v all = v_round_i(n), half = i_sar(all, 1), rest = i_sub(all, half), bias = i_set1(127);
     v16 first = v_from_bits(i_shl(i_add(half, bias), 23));
     v16 second = v_from_bits(i_shl(i_add(rest, bias), 23));
     return v_mul(v_mul(a, first), second);
@@ -255,6 +256,22 @@ LP_INLINE void v_transpose16(v16 *a) {
             a[i].f[j] = a[j].f[i];
             a[j].f[i] = t;
         }
+    }
+}
+/* Lanes 2i and 2i + 1 change places. */
+LP_INLINE v16 v_swap_pairs(v16 a) {
+    V_MAKE(v16, f, a.f[k_ ^ 1]);
+}
+
+/* n lanes, the whole register being the likely case: one body serves runs and their tails. */
+LP_INLINE v16 v_load_part(const float *p, int64_t n) {
+    return __builtin_expect(n >= 16, 1) ? v_load(p) : v_load_n(p, (int)n);
+}
+LP_INLINE void v_store_part(float *p, v16 a, int64_t n) {
+    if (__builtin_expect(n >= 16, 1)) {
+        v_store(p, a);
+    } else {
+        v_store_n(p, a, (int)n);
     }
 }
 

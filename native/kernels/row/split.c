@@ -1,0 +1,79 @@
+/* How many tasks, and how much scratch, the row families want. */
+#include "kernels/row/walk.h"
+#include "kernels/row/rope_table.h"
+
+/* Bytes of f32 that are worth a task: a task costs some hundred nanoseconds to hand out. */
+enum { PLAIN = 16384, COSTLY = 8192 };
+
+static int64_t at_most(int64_t a, int64_t b) {
+    return a < b ? a : b;
+}
+
+static int64_t tasks_of(int64_t units, int64_t bytes, int64_t grain, int n_threads) {
+    if (units == 0 || bytes == 0) {
+        return 0;
+    }
+    int64_t want = at_most((bytes + grain - 1) / grain, 4 * (int64_t)n_threads);
+    return at_most(want, units);
+}
+static int64_t split_units(const struct lp_opnd *t, int64_t grain, int n_threads) {
+    return tasks_of(lp_units(t), t->ne[0] * lp_rows(t) * 4, grain, n_threads);
+}
+static int64_t split_rows(const struct lp_opnd *t, int64_t grain, int n_threads) {
+    return tasks_of(lp_rows(t), t->ne[0] * lp_rows(t) * 4, grain, n_threads);
+}
+
+#define SPLIT(family, how, operand, grain)                                                         \
+    int64_t lp_split_##family(const struct lp_node *n, int n_threads) {                            \
+        return how(&n->operand, grain, n_threads);                                                 \
+    }
+#define NO_SCRATCH(family)                                                                         \
+    int64_t lp_scratch_##family(const struct lp_node *n) {                                         \
+        (void)n;                                                                                   \
+        return 0;                                                                                  \
+    }
+#define ELEMENTS(family, grain) SPLIT(family, split_units, dst, grain) NO_SCRATCH(family)
+#define ROWS(family) SPLIT(family, split_rows, dst, COSTLY) NO_SCRATCH(family)
+
+ELEMENTS(add, PLAIN)
+ELEMENTS(sub, PLAIN)
+ELEMENTS(mul, PLAIN)
+ELEMENTS(div, PLAIN)
+ELEMENTS(scale, PLAIN)
+ELEMENTS(softcap, COSTLY)
+ELEMENTS(silu, COSTLY)
+ELEMENTS(gelu, COSTLY)
+ELEMENTS(gelu_erf, COSTLY)
+ELEMENTS(gelu_quick, COSTLY)
+ELEMENTS(relu, PLAIN)
+ELEMENTS(relu_sqr, PLAIN)
+ELEMENTS(sigmoid, COSTLY)
+ELEMENTS(tanh, COSTLY)
+ELEMENTS(exp, COSTLY)
+ELEMENTS(swiglu, COSTLY)
+ELEMENTS(geglu, COSTLY)
+ELEMENTS(geglu_erf, COSTLY)
+ELEMENTS(geglu_quick, COSTLY)
+ELEMENTS(reglu, PLAIN)
+ELEMENTS(swiglu_quant, COSTLY)
+ELEMENTS(geglu_quant, COSTLY)
+ELEMENTS(geglu_erf_quant, COSTLY)
+ELEMENTS(geglu_quick_quant, COSTLY)
+ELEMENTS(reglu_quant, COSTLY)
+ELEMENTS(quant_act, COSTLY)
+ELEMENTS(cpy, PLAIN)
+ROWS(rms_norm)
+ROWS(rms_norm_quant)
+
+/* The rows that are written, not the cache they are written to. */
+SPLIT(set_rows, split_units, src[1], PLAIN)
+NO_SCRATCH(set_rows)
+
+/* A task of rope owns whole tokens: the table of a token serves all its heads. */
+int64_t lp_split_rope(const struct lp_node *n, int n_threads) {
+    const struct lp_opnd *t = &n->dst;
+    return tasks_of(t->ne[2] * t->ne[3], t->ne[0] * lp_rows(t) * 4, COSTLY, n_threads);
+}
+int64_t lp_scratch_rope(const struct lp_node *n) {
+    return lp_rope_table_bytes(n);
+}

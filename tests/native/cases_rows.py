@@ -1,0 +1,231 @@
+"""Operands for the row families: odd lengths, gaps between rows, repeated operands, in-place."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from harness import Case, Operand, operand, params, result
+
+from llamapy.ffi.lib import KernelRow
+from llamapy.graph.ops import GLU, UNARY
+
+Rng = np.random.Generator
+Generator = Callable[[Rng, KernelRow], list[Case]]
+
+# numpy order: the last axis is axis 0.
+SHAPES = ((1,), (3, 5), (2, 16), (3, 33), (1, 70), (5, 576), (2, 3, 2, 67), (2, 8200))
+
+
+def gaps(rng: Rng, *shape: int, scale: float = 2.0, dtype: type = np.float32) -> np.ndarray:
+    """Random values whose rows, and planes, have gaps between them."""
+    if len(shape) == 1:
+        return (rng.standard_normal(shape) * scale).astype(dtype)
+    wide = (*shape[:-2], shape[-2] + 1, shape[-1] + 3)
+    whole = (rng.standard_normal(wide) * scale).astype(dtype)
+    return whole[..., : shape[-2], : shape[-1]]
+
+
+def plain(rng: Rng, *shape: int, scale: float = 2.0) -> np.ndarray:
+    return (rng.standard_normal(shape) * scale).astype(np.float32)
+
+
+def special() -> np.ndarray:
+    """Zeros, subnormals, infinities and the edges of exp; no NaN, whose bits are not promised."""
+    v = [
+        0.0,
+        -0.0,
+        1e-45,
+        -1e-45,
+        1e-38,
+        -1e-39,
+        3.4e38,
+        -3.4e38,
+        88.7,
+        88.8,
+        -87.4,
+        -103.9,
+        -104.1,
+    ]
+    return np.array([v + [0.55, -0.55, 1.0, 4.0, -4.0, 5e4, -5e4]], np.float32)
+
+
+def same_as(o: Operand) -> Operand:
+    """dst in the memory of source o (in-place)."""
+    return Operand(o.type, o.ne, o.nb, o.data, o.offs, o.align)
+
+
+def one_value(fp: tuple[float, ...] = ()) -> Generator:
+    def make(rng: Rng, row: KernelRow) -> list[Case]:
+        cases = []
+        for shape in SHAPES:
+            x = operand(gaps(rng, *shape), align=4)
+            cases.append(Case([x], result("f32", x.ne), fp=fp, name=str(shape)))
+        cases.append(Case([operand(special())], result("f32", (20, 1)), fp=fp, name="special"))
+        x = operand(gaps(rng, 3, 41))
+        cases.append(Case([x], same_as(x), fp=fp, alias=0, name="in-place"))
+        return cases
+
+    return make
+
+
+def two_values(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for shape in SHAPES:
+        x, n = operand(gaps(rng, *shape)), shape[-1]
+        repeated = [shape, (1,), (n,), (*shape[:-1], 1)]
+        if n % 5 == 0:
+            repeated.append((5,))
+        for other in repeated:
+            y = operand(gaps(rng, *other))
+            cases.append(Case([x, y], result("f32", x.ne), name=f"{shape} {other}"))
+    x, y = operand(plain(rng, 6, 41)), operand(plain(rng, 6, 41))
+    cases.append(Case([x, y], same_as(x), alias=0, name="in-place 0"))
+    cases.append(Case([x, y], same_as(y), alias=1, name="in-place 1"))
+    z = operand(plain(rng, 2, 41))
+    cases.append(Case([x, z], result("f32", x.ne), name="rows repeat"))
+    return cases
+
+
+def gated(out: str) -> Generator:
+    def make(rng: Rng, row: KernelRow) -> list[Case]:
+        cases = []
+        lengths = (32, 96, 640, 8224) if out == "x8" else (1, 15, 67, 576, 8200)
+        for n in lengths:
+            for rows in (1, 3):
+                gate, up = operand(gaps(rng, rows, n)), operand(gaps(rng, rows, n))
+                dst = result(out, (n, rows))
+                cases.append(Case([gate, up], dst, name=f"{rows}x{n}"))
+                both = operand(gaps(rng, rows, 2 * n))
+                cases.append(Case([both], dst, name=f"{rows}x{n} halves"))
+        gate, up = operand(plain(rng, 3, 64)), operand(plain(rng, 3, 64))
+        if out == "f32":
+            cases.append(Case([gate, up], same_as(up), alias=1, name="in-place 1"))
+        return cases
+
+    return make
+
+
+def norm(out: str) -> Generator:
+    def make(rng: Rng, row: KernelRow) -> list[Case]:
+        cases = []
+        lengths = (32, 96, 576, 2048) if out == "x8" else (1, 7, 16, 37, 70, 576, 2048)
+        for n in lengths:
+            for shape in ((1, n), (5, n), (2, 3, n)):
+                x, w = operand(gaps(rng, *shape)), operand(plain(rng, n))
+                cases.append(Case([x, w], result(out, x.ne), fp=(1e-5,), name=f"{shape} weight"))
+                if out == "f32":
+                    cases.append(Case([x], result(out, x.ne), fp=(1e-6,), name=f"{shape}"))
+        if out == "f32":
+            x = operand(gaps(rng, 3, 40))
+            cases.append(Case([x], same_as(x), fp=(1e-6,), alias=0, name="in-place"))
+        return cases
+
+    return make
+
+
+def quant_act(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for shape in ((1, 32), (3, 64), (2, 576), (2, 3, 96), (1, 8224)):
+        x = gaps(rng, *shape, scale=10.0 ** float(rng.integers(-6, 6)))
+        cases.append(Case([operand(x)], result("x8", x.shape[::-1]), name=str(shape)))
+    edge = np.zeros((6, 32), np.float32)
+    edge[1, :] = 1e-42
+    edge[2, 3] = np.inf
+    edge[3, :] = np.linspace(-127, 127, 32)  # halves
+    edge[4, :] = np.arange(32) - 15.5
+    edge[5, 7] = 1e-38
+    cases.append(Case([operand(edge)], result("x8", (32, 6)), name="edges"))
+    return cases
+
+
+def cpy(rng: Rng, row: KernelRow) -> list[Case]:
+    dtype = np.float16 if row.xtype == "f16" else np.float32
+    cases = []
+    for shape in SHAPES:
+        x = gaps(rng, *shape, scale=1e-3, dtype=dtype)
+        cases.append(Case([operand(x, 2)], result(row.wtype, x.shape[::-1]), name=str(shape)))
+    x = gaps(rng, 3, 19, 35, dtype=dtype)
+    for axes in ((0, 2, 1), (2, 1, 0), (1, 0, 2)):
+        y = x.transpose(axes)
+        cases.append(Case([operand(y)], result(row.wtype, y.shape[::-1]), name=f"permuted {axes}"))
+    if dtype == np.float32:
+        v = np.array([[65519, 65520, -7e4, 2.0**-24, 2.0**-25, 1.5 * 2.0**-24, 6.1e-5, 6.09e-5]])
+        edge = np.concatenate([v, np.array([[np.inf, 0, -0.0, 1e-30, 2049, 2051, 1e9, -1.0]])], 1)
+        edge = edge.astype(np.float32)
+        cases.append(Case([operand(edge)], result(row.wtype, (16, 1)), name="edges"))
+    return cases
+
+
+def set_rows(rng: Rng, row: KernelRow) -> list[Case]:
+    dtype = np.float16 if row.wtype == "f16" else np.float32
+    cases = []
+    for n, width in ((1, 1), (3, 40), (7, 576), (2, 8200)):
+        cache = operand(gaps(rng, 19, width, dtype=dtype))
+        ids = operand(rng.permutation(19)[:n].astype(np.int32), 4)
+        srcs = [cache, operand(gaps(rng, n, width)), ids]
+        cases.append(Case(srcs, same_as(cache), alias=0, name=f"{n}x{width}"))
+    cache = operand(gaps(rng, 2, 9, 24, dtype=dtype))
+    ids = operand(np.stack([rng.permutation(9)[:4], rng.permutation(9)[:4]]).astype(np.int32))
+    srcs = [cache, operand(gaps(rng, 2, 4, 24)), ids]
+    cases.append(Case(srcs, same_as(cache), alias=0, name="planes"))
+    return cases
+
+
+def rope_params(n_dims: int, mode: int, **given: object) -> tuple[list[int], list[float]]:
+    known: dict[str, object] = {
+        "n_dims": n_dims, "mode": mode, "n_ctx_orig": 4096, "sections": (0, 0, 0, 0),
+        "freq_base": 10000.0, "freq_scale": 1.0, "ext_factor": 0.0, "attn_factor": 1.0,
+        "beta_fast": 32.0, "beta_slow": 1.0,
+    }  # fmt: skip
+    return params("rope", **(known | given))
+
+
+def rope(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for width, n_dims, heads, tokens in (
+        (64, 64, 3, 5),
+        (80, 64, 1, 1),
+        (36, 20, 2, 3),
+        (256, 256, 1, 9),
+    ):
+        x = operand(gaps(rng, tokens, heads, width))
+        pos = operand(rng.integers(0, 100_000, tokens).astype(np.int32), 4)
+        factors = operand(rng.uniform(1, 8, n_dims // 2).astype(np.float32), 4)
+        for mode in (0, 2):
+            for name, given, srcs in (
+                ("plain", {}, [x, pos]),
+                ("yarn", {"ext_factor": 1.0, "freq_scale": 0.25}, [x, pos]),
+                ("factors", {"freq_base": 5e5}, [x, pos, factors]),
+            ):
+                ip, fp = rope_params(n_dims, mode, **given)
+                dst = result("f32", x.ne)
+                cases.append(Case(srcs, dst, ip, fp, name=f"{width}/{n_dims} mode {mode} {name}"))
+        ip, fp = rope_params(n_dims, 2)
+        cases.append(Case([x, pos], same_as(x), ip, fp, alias=0, name=f"{width} in-place"))
+    x = operand(gaps(rng, 4, 2, 48))
+    pos = operand(rng.integers(0, 1000, 16).astype(np.int32))
+    for mode, n_dims, sections in (
+        (8, 48, (6, 9, 9, 0)),
+        (40, 48, (8, 8, 8, 0)),
+        (24, 24, (12, 12, 0, 0)),
+    ):
+        ip, fp = rope_params(n_dims, mode, sections=sections)
+        cases.append(Case([x, pos], result("f32", x.ne), ip, fp, name=f"mode {mode}"))
+    return cases
+
+
+CASES: dict[str, Generator] = {
+    **{name: two_values for name in ("add", "sub", "mul", "div")},
+    "scale": one_value((0.37, -1.5)),
+    "softcap": one_value((30.0,)),
+    **{name: one_value() for name in UNARY},
+    **{name: gated("f32") for name in GLU},
+    **{f"{name}_quant": gated("x8") for name in GLU},
+    "rms_norm": norm("f32"),
+    "rms_norm_quant": norm("x8"),
+    "quant_act": quant_act,
+    "cpy": cpy,
+    "set_rows": set_rows,
+    "rope": rope,
+}
