@@ -1,0 +1,153 @@
+"""Filters: candidates in, fewer candidates out, or other logits.
+
+Each keeps at least `min_keep`, and always one. None changes its argument.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from llamapy.sample.candidates import Candidates, Floats, Ids, Probs
+
+_ROWS = 256
+
+
+def top_k(c: Candidates, k: int, min_keep: int = 0) -> Candidates:
+    """The `k` most likely, most likely first; of equal logits the lower ids. k <= 0: all of
+    them.
+    """
+    if k <= 0:
+        return c
+    k = max(k, min_keep)
+    if c.sorted or k >= len(c):
+        return c.by_logit().take(slice(0, k))
+    places = _at_least_kth(c.logits, k)
+    return c.take(places, sorted=False).by_logit().take(slice(0, k))
+
+
+def _at_least_kth(logits: Floats, k: int) -> Ids:
+    """Rising places that hold the `k` largest logits and few others.
+
+    The vector is read as a matrix of 256 rows. At least k elements reach the k-th largest of its
+    column maxima, so only columns that reach it are looked at again.
+    """
+    n = len(logits)
+    width = n // _ROWS
+    if width < 4 * k:
+        bound = np.partition(logits, n - k)[n - k]
+        return np.flatnonzero(logits >= bound)
+    body = logits[: width * _ROWS].reshape(_ROWS, width)
+    maxima = body.max(axis=0)
+    bound = np.partition(maxima, width - k)[width - k]
+    columns = np.flatnonzero(maxima >= bound)
+    row, column = np.nonzero(body[:, columns] >= bound)
+    tail = np.flatnonzero(logits[width * _ROWS :] >= bound) + width * _ROWS
+    places: Ids = np.concatenate((row * width + columns[column], tail))
+    return places
+
+
+def top_p(c: Candidates, p: float, min_keep: int = 0) -> Candidates:
+    """The most likely whose probabilities sum up to `p` or more, no more than needed. p >= 1:
+    all.
+    """
+    if p >= 1:
+        return c
+    logits = c.logits
+    top = logits.max()
+    total = float(np.exp((logits - top).astype(np.float64)).sum())
+    # Few candidates hold most of the mass: do not sort a whole vocabulary to find them.
+    for k in (64, 1024, 16384, len(c)):
+        head = top_k(c, min(k, len(c)))
+        reached = np.cumsum(np.exp((head.logits - top).astype(np.float64)) / total)
+        if k >= len(c) or reached[-1] >= p:
+            break
+    n = int(np.searchsorted(reached, p)) + 1  # the first place where the sum is p or more
+    return head.take(slice(0, max(n, min_keep, 1))) if min_keep <= len(head) else top_k(c, min_keep)
+
+
+def min_p(c: Candidates, p: float, min_keep: int = 0) -> Candidates:
+    """Those at least `p` times as likely as the most likely one. p <= 0: all."""
+    if p <= 0:
+        return c
+    kept = np.flatnonzero(c.logits >= c.logits.max() + np.float32(math.log(p)))
+    if len(kept) < min_keep:
+        return top_k(c, min_keep)
+    return c.take(kept)
+
+
+def typical(c: Candidates, p: float, min_keep: int = 0) -> Candidates:
+    """Locally typical sampling (arXiv 2202.00666): by nearness of a token's surprise to the
+    entropy, until the probabilities sum up to more than `p`. p >= 1: all. Leaves them in that
+    order."""
+    if p >= 1:
+        return c
+    probs = c.probs()
+    surprise = -np.log(np.maximum(probs, np.finfo(np.float64).tiny))
+    order = np.argsort(np.abs(surprise - (probs * surprise).sum()), kind="stable")
+    over = np.flatnonzero(np.cumsum(probs[order]) > p)
+    n = int(over[0]) + 1 if len(over) else len(order)
+    return c.take(order[: max(n, min_keep)], sorted=False)
+
+
+def top_n_sigma(c: Candidates, n: float, min_keep: int = 0) -> Candidates:
+    """Those within `n` standard deviations of the highest logit (arXiv 2411.07641); the deviation
+    is the population's, over logits that are not -inf. n <= 0: all."""
+    if n <= 0:
+        return c
+    finite = c.logits[np.isfinite(c.logits)].astype(np.float64)
+    bound = float(c.logits.max()) - n * float(finite.std())
+    kept = np.flatnonzero(c.logits >= bound)
+    return c.take(kept) if len(kept) >= min_keep else top_k(c, min_keep)
+
+
+def xtc(
+    c: Candidates, probability: float, threshold: float, chance: float, min_keep: int = 0
+) -> Candidates:
+    """Exclude top choices: of the tokens at least `threshold` likely, all but the least likely one
+    go.
+
+    Acts when `chance`, a draw in [0, 1), is at most `probability`, and at least `min_keep` stay.
+    """
+    if probability <= 0 or threshold > 0.5 or len(c) < 2 or chance > probability:
+        return c
+    above = np.flatnonzero(c.probs() >= threshold)
+    if len(above) < 2 or len(c) - (len(above) - 1) < min_keep:
+        return c
+    ids = above if c.ids is None else c.ids[above]
+    last = above[np.lexsort((ids, -c.logits[above]))[-1]]
+    kept = np.ones(len(c), np.bool_)
+    kept[above], kept[last] = False, True
+    return c.take(np.flatnonzero(kept))
+
+
+def temperature(
+    c: Candidates, temp: float, spread: float = 0.0, exponent: float = 1.0
+) -> Candidates:
+    """Logits divided by `temp`; temp <= 0 keeps the most likely one only.
+
+    `spread` > 0: the temperature is between temp - spread and temp + spread, by the entropy of the
+    candidates relative to its maximum, to the power of `exponent`.
+    """
+    if spread > 0:
+        temp = _dynamic(c.probs(), temp, spread, exponent)
+    if temp <= 0:
+        return top_k(c, 1)
+    return Candidates(c.logits / np.float32(temp), c.ids, c.sorted)
+
+
+def _dynamic(probs: Probs, temp: float, spread: float, exponent: float) -> float:
+    low, high = max(0.0, temp - spread), temp + spread
+    if len(probs) < 2:
+        return temp
+    p = probs[probs > 0]
+    share = float(-(p * np.log(p)).sum()) / math.log(len(probs))
+    return low + (high - low) * float(min(max(share, 0.0), 1.0) ** exponent)
+
+
+def draw(c: Candidates, u: float) -> int:
+    """The token at `u` in [0, 1) of the cumulative probabilities."""
+    reached = np.cumsum(np.exp((c.logits - c.logits.max()).astype(np.float64)))
+    at = int(np.searchsorted(reached, u * reached[-1], side="right"))
+    return c.id(min(at, len(c) - 1))
