@@ -14,7 +14,9 @@ from typing import Any, get_type_hints
 def expand(command: Callable[..., Any]) -> Callable[..., Any]:
     """`command` with every dataclass parameter replaced by its fields, as typer reads them."""
     hints = get_type_hints(command, include_extras=True)
-    groups = {name: hint for name, hint in hints.items() if dataclasses.is_dataclass(hint)}
+    groups: dict[str, Any] = {
+        n: hint for n, hint in hints.items() if dataclasses.is_dataclass(hint)
+    }
     parameters: dict[str, inspect.Parameter] = {}
     for name, parameter in inspect.signature(command).parameters.items():
         for made in _fields(groups[name]) if name in groups else [parameter]:

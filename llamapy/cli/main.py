@@ -95,10 +95,11 @@ def _call(row: Row, args: list[str]) -> int:
     import typer
 
     from llamapy.cli.argv import normalise
+    from llamapy.cli.groups import expand
 
     for flag in environment.FLAGS:
         getattr(environment, flag.kind)(flag.name)  # a bad value is refused before any work
-    parser = _parser(import_module(row.module).command)
+    parser = _parser(expand(import_module(row.module).command))
     flags, positionals = _declared(parser)
     plain = normalise(args, flags, positionals=positionals)
     try:

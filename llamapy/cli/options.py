@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,54 +12,94 @@ from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.base.paths import DEMO, KNOWN, find_model
 
-Model = Annotated[
-    str | None,
-    typer.Option("-m", "--model", metavar="FILE", help="GGUF file, or the name of a pulled model."),
-]
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; errors as JSON.")]
 Verbose = Annotated[
     int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Say more on stderr.")
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Warnings are errors.")]
-Threads = Annotated[
-    int | None,
-    typer.Option("-t", "--threads", metavar="N", help="Threads. Default: what the CPU allows."),
+Output = Annotated[
+    str | None,
+    typer.Option("-o", "--output", metavar="FILE", help="Write there, whole or not at all."),
 ]
-CacheTypeK = Annotated[
-    str, typer.Option("-ctk", "--cache-type-k", metavar="TYPE", help="Type of K: f16, f32.")
+Model = Annotated[
+    str | None,
+    typer.Option("-m", "--model", metavar="FILE", help="GGUF file, or the name of a pulled model."),
 ]
-CacheTypeV = Annotated[
-    str, typer.Option("-ctv", "--cache-type-v", metavar="TYPE", help="Type of V: f16, f32.")
-]
-Batch = Annotated[
-    int, typer.Option("-b", "--batch-size", metavar="N", min=1, help="Tokens per decode call.")
-]
-Ubatch = Annotated[
-    int, typer.Option("-ub", "--ubatch-size", metavar="N", min=1, help="Tokens per graph.")
-]
-GpuLayers = Annotated[
-    str,
-    typer.Option(
-        "-ngl",
-        "--gpu-layers",
-        "--n-gpu-layers",
-        metavar="N",
-        help="Layers on devices: N, auto, all.",
-    ),
-]
-OverrideTensor = Annotated[
-    list[str] | None,
-    typer.Option("-ot", "--override-tensor", metavar="RE=BUFT", help="Place matching tensors."),
-]
-LoadMode = Annotated[
-    str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
-]
-Pre = Annotated[
-    str | None, typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own.")
-]
-Lenient = Annotated[
-    bool, typer.Option("--lenient", help="Accept an unknown pre-tokenizer, with a warning.")
-]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions:
+    """Which model, and where its weights go."""
+
+    model: Model = None
+    gpu_layers: Annotated[
+        str,
+        typer.Option(
+            "-ngl",
+            "--gpu-layers",
+            "--n-gpu-layers",
+            metavar="N",
+            help="Layers on devices, or 'all'.",
+        ),
+    ] = "auto"
+    override_tensor: Annotated[
+        list[str] | None,
+        typer.Option("-ot", "--override-tensor", metavar="RE=BUFT", help="Place these tensors."),
+    ] = None
+    device: Annotated[
+        str | None,
+        typer.Option("-dev", "--device", metavar="A,B", help="Devices to use; 'none': the CPU."),
+    ] = None
+    load_mode: Annotated[
+        str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
+    ] = "mmap"
+    pre: Annotated[
+        str | None,
+        typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),
+    ] = None
+    lenient: Annotated[
+        bool, typer.Option("--lenient", help="Accept an unknown pre-tokenizer, with a warning.")
+    ] = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContextOptions:
+    """The sizes and threads of a context."""
+
+    ctx_size: Annotated[
+        int | None,
+        typer.Option(
+            "-c", "--ctx-size", metavar="N", min=0, help="Context; 0: as trained. Default: enough."
+        ),
+    ] = None
+    batch_size: Annotated[
+        int, typer.Option("-b", "--batch-size", metavar="N", min=1, help="Tokens per call.")
+    ] = 2048
+    ubatch_size: Annotated[
+        int, typer.Option("-ub", "--ubatch-size", metavar="N", min=1, help="Tokens per graph.")
+    ] = 512
+    threads: Annotated[
+        int | None,
+        typer.Option("-t", "--threads", metavar="N", help="Default: what the CPU allows."),
+    ] = None
+    threads_batch: Annotated[
+        int | None,
+        typer.Option("-tb", "--threads-batch", metavar="N", help="For prompts. Default: as -t."),
+    ] = None
+    cache_type_k: Annotated[
+        str, typer.Option("-ctk", "--cache-type-k", metavar="TYPE", help="K in f16 or f32.")
+    ] = "f16"
+    cache_type_v: Annotated[
+        str, typer.Option("-ctv", "--cache-type-v", metavar="TYPE", help="V in f16 or f32.")
+    ] = "f16"
+
+    def n_threads(self) -> int | None:
+        """-t, where 0 and negative numbers mean the default, as for llama-cli."""
+        return self.threads if self.threads is not None and self.threads > 0 else None
+
+    def n_threads_batch(self) -> int | None:
+        given = self.threads_batch
+        return given if given is not None and given > 0 else None
 
 
 def begin(*, verbose: int, json: bool = False, strict: bool = False) -> None:
@@ -85,11 +126,22 @@ def resolve_model(given: str | None) -> Path:
     return path
 
 
-def gpu_layers(text: str) -> int:
-    """`-ngl`: a number, `all`, or `auto` (as many as fit; with no device but the CPU, none)."""
-    if text in ("auto", "all"):
-        return -1
-    try:
-        return int(text)
-    except ValueError:
-        raise UsageError(f"-ngl takes a number, 'auto' or 'all', got '{text}'") from None
+def open_model(o: ModelOptions) -> Any:
+    """An open `llamapy.api.Model`, its notes told on stderr."""
+    path = resolve_model(o.model)
+    from llamapy.api import Model
+    from llamapy.loader.place_flags import parse_devices, parse_layers, parse_overrides
+
+    overrides = [pair for text in o.override_tensor or () for pair in parse_overrides(text)]
+    model = Model.open(
+        path,
+        n_gpu_layers=parse_layers(o.gpu_layers),
+        load_mode=o.load_mode,
+        override_tensor=tuple(overrides),
+        devices=None if o.device is None else parse_devices(o.device),
+        pre=o.pre,
+        lenient=o.lenient,
+    )
+    for text in model.warnings:
+        log.warn("W01", text)
+    return model

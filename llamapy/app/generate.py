@@ -1,0 +1,274 @@
+"""A prompt in, events out: tokenise, fit, evaluate the prompt, then one token after the other.
+
+`generate` works on any object that has the shape of `llamapy.api.Model`, so its rules are tested
+with a model that is a script of logits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+from llamapy.app.fit import Fit, fit
+from llamapy.base.errors import LlamapyError, UsageError
+from llamapy.base.log import log
+from llamapy.sample import SamplerParams
+from llamapy.sample.chain import Sampler
+from llamapy.tokenize.stream import Stream
+
+ABORTED = 130  # exit code of the error that ends a run on request
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How to generate; sizes in tokens. `n_predict` negative: until the model or the context ends.
+    `n_ctx` None: what the job needs, 0: what the model was trained for. The number of threads None:
+    what the processor allows."""
+
+    n_predict: int = -1
+    n_ctx: int | None = None
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int | None = None
+    n_threads_batch: int | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+    on_overflow: str = "error"
+    parse_special: bool = False  # control tokens written in the prompt count as such
+    print_special: bool = False  # control tokens in the output are printed
+    stop: tuple[str | bytes, ...] = ()
+    include_stop: bool = False
+    sampling: SamplerParams = field(default_factory=SamplerParams)
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Before the prompt is evaluated. `dropped` is the range of prompt tokens left out; `sampling`
+    the sampler's parameters and its seed, as `Sampler.describe` tells them."""
+
+    ids: list[int]
+    n_ctx: int
+    n_max: int
+    dropped: tuple[int, int] | None
+    sampling: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Prefill:
+    """Prompt tokens evaluated so far."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One generated token: its own bytes, and the text that is certain now (may be empty or hold
+    more than this token: characters and possible stop texts are held back until complete)."""
+
+    id: int
+    bytes: bytes
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The end. `reason`: eos, stop, length, context or interrupted. `rest` is text held back until
+    now, `text` the whole answer, `raw` its bytes before invalid UTF-8 became U+FFFD. `seconds` by
+    phase: prompt, decode, sample, text, total."""
+
+    reason: str
+    stop: bytes | None
+    rest: str
+    text: str
+    raw: bytes
+    replaced: bool
+    ids: list[int]
+    n_prompt: int
+    n_cached: int
+    seed: int
+    seconds: dict[str, float]
+    n_built: int
+    n_reused: int
+    isa: str
+    n_threads: int
+
+    @property
+    def n_generated(self) -> int:
+        return len(self.ids)
+
+
+Event = Started | Prefill | Token | Finished
+
+
+def generate(
+    model: Any,
+    prompt: str | bytes | Sequence[int],
+    settings: Settings | None = None,
+    *,
+    interrupted: Callable[[], bool] = lambda: False,
+) -> Iterator[Event]:
+    """Continue `prompt` (text, or token ids as they are). Ends with one `Finished`.
+
+    `interrupted` is asked between steps; once true, generation ends with what there is. Raises
+    UsageError for a prompt that is empty or no text the model can read, ContextError when it does
+    not fit, NumericError for logits that are no numbers.
+    """
+    s = settings if settings is not None else Settings()
+    tokenizer = model.tokenizer
+    ids = prompt_ids(tokenizer, prompt, parse_special=s.parse_special)
+    plan = fit(
+        ids,
+        n_predict=s.n_predict,
+        n_ctx=s.n_ctx,
+        n_ctx_train=model.hparams.n_ctx_train,
+        on_overflow=s.on_overflow,
+        n_head=int(ids[0] == tokenizer.bos),
+    )
+    _tell(plan, model.hparams.n_ctx_train)
+    with model.context(
+        n_ctx=plan.n_ctx,
+        n_batch=s.n_batch,
+        n_ubatch=s.n_ubatch,
+        type_k=s.type_k,
+        type_v=s.type_v,
+        n_threads=s.n_threads,
+        n_threads_batch=s.n_threads_batch,
+    ) as ctx:
+        run = _Run(ctx, tokenizer, s, plan, interrupted)
+        yield Started(plan.ids, plan.n_ctx, plan.n_max, plan.dropped, run.sampler.describe())
+        with getattr(ctx, "interruptible", nullcontext)():
+            yield from run.events()
+
+
+def prompt_ids(
+    tokenizer: Any, prompt: str | bytes | Sequence[int], *, parse_special: bool
+) -> list[int]:
+    """Ids of a prompt, BOS where the file asks for it. An empty text is BOS alone where there is
+    one; UsageError where not."""
+    if not isinstance(prompt, str | bytes):
+        if not len(prompt):
+            raise UsageError("the prompt has no tokens")
+        return [int(i) for i in prompt]
+    ids: list[int] = tokenizer.encode(prompt, add_special=True, parse_special=parse_special)
+    if not ids:
+        if tokenizer.bos is None:
+            raise UsageError("empty prompt, and the model has no BOS token to begin with")
+        log.warn("W08", "empty prompt: beginning with the BOS token alone, which the file asks not")
+        return [tokenizer.bos]
+    if not parse_special and (found := tokenizer.specials_in(prompt)):
+        log.warn("W06", f"the prompt contains {found[0]!r} as plain text (--special on reads it)")
+    return ids
+
+
+def _tell(plan: Fit, n_ctx_train: int) -> None:
+    if plan.dropped is not None:
+        a, b = plan.dropped
+        log.warn("W04", f"left out {b - a} prompt tokens, {a} to {b - 1}, to fit {plan.n_ctx}")
+    if plan.n_ctx > n_ctx_train:
+        log.warn("W05", f"a context of {plan.n_ctx}; the model was trained for {n_ctx_train}")
+
+
+class _Run:
+    """One generation on an open context."""
+
+    def __init__(
+        self, ctx: Any, tokenizer: Any, s: Settings, plan: Fit, interrupted: Callable[[], bool]
+    ) -> None:
+        self.ctx, self.tokenizer, self.s, self.plan = ctx, tokenizer, s, plan
+        self.interrupted = interrupted
+        self.sampler = Sampler(s.sampling, tokenizer)
+        for id in plan.ids:
+            self.sampler.accept(id)
+        self.stream = Stream(s.stop, include_stop=s.include_stop)
+        self.ids: list[int] = []
+        self.texts: list[str] = []
+        self.seconds = dict.fromkeys(("prompt", "decode", "sample", "text"), 0.0)
+        self.started = time.perf_counter()
+
+    def events(self) -> Iterator[Event]:
+        reason = "interrupted"
+        try:
+            logits = yield from self._prefill()
+            if logits is not None:
+                reason = yield from self._tokens(logits)
+        except LlamapyError as e:
+            if not (e.exit_code == ABORTED and self.interrupted()):
+                raise
+        yield self._finished(reason)
+
+    def _prefill(self) -> Generator[Event, None, Any]:
+        """The prompt, a ubatch at a time; logits of its last token, None when interrupted."""
+        ids, step = self.plan.ids, min(self.s.n_batch, self.s.n_ubatch)
+        logits = None
+        for at in range(0, len(ids), step):
+            if self.interrupted():
+                return None
+            chunk = ids[at : at + step]
+            last = at + len(chunk) == len(ids)
+            logits = self._decode(chunk, "last" if last else "none", "prompt")
+            yield Prefill(at + len(chunk), len(ids))
+        return logits
+
+    def _tokens(self, logits: Any) -> Generator[Event, None, str]:
+        """The answer, and why it ended."""
+        while len(self.ids) < self.plan.n_max:
+            id = self._sample(logits)
+            if id in self.tokenizer.eog and not self.s.sampling.ignore_eos:
+                return "eos"
+            self.ids.append(id)
+            yield self._token(id)
+            if self.stream.stopped is not None:
+                return "stop"
+            if self.interrupted():
+                return "interrupted"
+            if len(self.ids) < self.plan.n_max:
+                logits = self._decode([id], "last", "decode")
+        return self.plan.limit
+
+    def _decode(self, ids: list[int], logits: str, phase: str) -> Any:
+        start = time.perf_counter()
+        out = self.ctx.decode(ids, logits=logits)
+        self.seconds[phase] += time.perf_counter() - start
+        return out
+
+    def _sample(self, logits: Any) -> int:
+        start = time.perf_counter()
+        id = self.sampler.sample(logits[-1])
+        self.sampler.accept(id)
+        self.seconds["sample"] += time.perf_counter() - start
+        return id
+
+    def _token(self, id: int) -> Token:
+        start = time.perf_counter()
+        piece = self.tokenizer.piece(id, special=self.s.print_special)
+        text = self.stream.push(piece)
+        self.texts.append(text)
+        self.seconds["text"] += time.perf_counter() - start
+        return Token(id, piece, text)
+
+    def _finished(self, reason: str) -> Finished:
+        rest = self.stream.finish()
+        if self.stream.replaced:
+            log.warn("W07", "bytes that are no UTF-8 were replaced by U+FFFD in the output")
+        total = time.perf_counter() - self.started
+        return Finished(
+            reason=reason,
+            stop=self.stream.stopped,
+            rest=rest,
+            text="".join([*self.texts, rest]),
+            raw=self.stream.raw,
+            replaced=self.stream.replaced,
+            ids=self.ids,
+            n_prompt=len(self.plan.ids),
+            n_cached=0,
+            seed=self.sampler.seed,
+            seconds={**self.seconds, "total": total},
+            n_built=self.ctx.counters.built,
+            n_reused=self.ctx.counters.reused,
+            isa=self.ctx.isa,
+            n_threads=self.ctx.n_threads,
+        )

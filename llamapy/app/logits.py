@@ -1,0 +1,110 @@
+"""Logits of given tokens, written row by row: the file may be larger than memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from llamapy.app.fit import fit
+from llamapy.app.generate import Prefill
+from llamapy.base.errors import NumericError, UsageError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogitsSettings:
+    """`last`: of the last token alone. The rest as in `generate.Settings`."""
+
+    last: bool = False
+    n_ctx: int | None = None
+    n_batch: int = 2048
+    n_ubatch: int = 512
+    n_threads: int | None = None
+    n_threads_batch: int | None = None
+    type_k: str = "f16"
+    type_v: str = "f16"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The end: shape of the array, graphs built and reused."""
+
+    shape: tuple[int, int]
+    n_ctx: int
+    n_built: int
+    n_reused: int
+    isa: str
+    n_threads: int
+
+
+def parse_tokens(text: str) -> list[int]:
+    """`"1,2,3"` as ids."""
+    try:
+        return [int(word) for word in text.replace(",", " ").split()]
+    except ValueError:
+        raise UsageError(f"--tokens: expected numbers such as 1,2,3, got '{text}'") from None
+
+
+def read_tokens(path: Path) -> list[int]:
+    """Ids from a one-dimensional .npy of integers, or a file of little-endian int32 (.i32)."""
+    try:
+        if path.suffix == ".npy":
+            array = np.load(path, allow_pickle=False)
+        elif path.suffix == ".i32":
+            array = np.fromfile(path, "<i4")
+        else:
+            raise UsageError(f"{path}: a file of tokens is .npy or .i32")
+    except (OSError, ValueError) as e:
+        raise UsageError(f"{path}: cannot be read as tokens: {e}") from e
+    if array.ndim != 1 or array.dtype.kind not in "iu":
+        raise UsageError(f"{path}: expected one axis of integers, got {array.dtype}{array.shape}")
+    if path.suffix == ".i32" and path.stat().st_size % 4:
+        raise UsageError(f"{path}: {path.stat().st_size} bytes are no whole number of int32")
+    return [int(i) for i in array]
+
+
+def write_logits(
+    model: Any, ids: list[int], out: BinaryIO, settings: LogitsSettings
+) -> Iterator[Prefill | Written]:
+    """Write float32 `[n_tokens, n_vocab]` (`[1, n_vocab]` with `last`) to `out` in .npy format.
+
+    UsageError for no tokens or one outside the vocabulary, ContextError when they do not fit,
+    NumericError for logits that are no numbers.
+    """
+    s = settings
+    if not ids:
+        raise UsageError("no tokens to evaluate")
+    plan = fit(ids, n_predict=0, n_ctx=s.n_ctx, n_ctx_train=model.hparams.n_ctx_train)
+    shape = (1 if s.last else len(ids), model.hparams.n_vocab)
+    header = {"descr": "<f4", "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(out, header)
+    with model.context(
+        n_ctx=plan.n_ctx,
+        n_batch=s.n_batch,
+        n_ubatch=s.n_ubatch,
+        type_k=s.type_k,
+        type_v=s.type_v,
+        n_threads=s.n_threads,
+        n_threads_batch=s.n_threads_batch,
+    ) as ctx:
+        step = min(s.n_ubatch, s.n_batch)
+        for at in range(0, len(ids), step):
+            chunk = ids[at : at + step]
+            final = at + len(chunk) == len(ids)
+            asked = "all" if not s.last else "last" if final else "none"
+            rows = ctx.decode(chunk, logits=asked)  # [len(chunk), 1 or 0, n_vocab]
+            _check(rows, at)
+            out.write(np.ascontiguousarray(rows, "<f4").data)
+            yield Prefill(at + len(chunk), len(ids))
+        counters = ctx.counters
+        yield Written(shape, plan.n_ctx, counters.built, counters.reused, ctx.isa, ctx.n_threads)
+
+
+def _check(rows: Any, first: int) -> None:
+    if len(rows):
+        bad = np.flatnonzero(~np.isfinite(rows.max(axis=1)))
+        if len(bad):
+            raise NumericError(f"NaN or Inf in the logits of token {first + int(bad[0])}")
