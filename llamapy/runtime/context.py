@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -16,9 +16,12 @@ import numpy.typing as npt
 from llamapy.base.errors import ContextError, UsageError
 from llamapy.base.types import BY_NAME
 from llamapy.devices.cpu import CpuDevice
+from llamapy.ffi.lib import isa_report
+from llamapy.graph.compiled import Compiled
+from llamapy.graph.device import Device
 from llamapy.graph.dump import dump
 from llamapy.graph.fuse import fuse
-from llamapy.graph.sched import Compiled, Scheduler
+from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import Ints, Ubatch
 from llamapy.kv.unified import CacheShape, UnifiedCache
@@ -57,6 +60,18 @@ class ContextParams:
                 )
 
 
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What a model brings to its contexts. `devices` are those besides the CPU, by priority;
+    `layer_device[il]` names where layer il, and so its cache, lives."""
+
+    arch: Architecture
+    hp: HParams
+    weights: Mapping[str, Tensor]
+    devices: Sequence[Device]
+    layer_device: Sequence[str]
+
+
 @dataclass(slots=True)
 class _Built:
     """A graph ready to run."""
@@ -70,25 +85,25 @@ class _Built:
 class Context:
     """One memory of `n_seq_max` sequences. For one thread at a time, but for `abort`."""
 
-    def __init__(
-        self, arch: Architecture, hp: HParams, weights: dict[str, Tensor], params: ContextParams
-    ) -> None:
-        self.arch = arch
+    def __init__(self, parts: Parts, params: ContextParams) -> None:
+        hp = parts.hp
+        self.arch = parts.arch
         self.hp = hp
         self.params = params
         self.counters = Counters()
-        self._weights = weights
+        self._weights = parts.weights
         self._cpu = CpuDevice(max(params.n_threads, params.n_threads_batch))
+        by_name: dict[str, Device] = {d.name: d for d in (*parts.devices, self._cpu)}
         self.memory = UnifiedCache(
             _cache_shape(hp),
-            lambda il: self._cpu,
+            lambda il: by_name[parts.layer_device[il]],
             n_ctx=params.n_ctx,
             n_seq_max=params.n_seq_max,
             n_ubatch=min(params.n_ubatch, params.n_ctx),
             type_k=BY_NAME[params.type_k],
             type_v=BY_NAME[params.type_v],
         )
-        self._sched = Scheduler([self._cpu])
+        self._sched = Scheduler([*parts.devices, self._cpu])
         self._built: _Built | None = None
         self._n_outputs = 0
         self._reserve(params.n_seq_max)
@@ -233,6 +248,11 @@ class Context:
     @property
     def n_threads(self) -> int:
         return self.params.n_threads
+
+    @property
+    def isa(self) -> str:
+        """The best instruction set allowed, as kernels.def names it."""
+        return next(line.isa for line in isa_report() if line.state == "chosen")
 
     def buffer_bytes(self) -> dict[str, int]:
         """Bytes opened: compute buffers by device, and the cache."""

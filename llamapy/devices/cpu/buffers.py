@@ -11,7 +11,6 @@ from llamapy.ffi.memory import address_of
 from llamapy.graph.device import BufferType
 
 HOST = BufferType("CPU", "CPU", alignment=64, max_bytes=1 << 62, host=True)
-MAPPED = BufferType("CPU_Mapped", "CPU", alignment=32, max_bytes=1 << 62, host=True)
 
 
 class HostBuffer:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from llamapy.devices.cpu.buffers import HOST, MAPPED, HostBuffer
+from llamapy.devices.cpu.buffers import HOST, HostBuffer
 from llamapy.devices.cpu.lower import Plan, kernel_key, lower
 from llamapy.devices.cpu.prepare import prepare
 from llamapy.ffi import pool as ffi_pool
@@ -69,7 +69,7 @@ class CpuDevice:
         return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
 
     def buffer_types(self) -> Sequence[BufferType]:
-        return (HOST, MAPPED)
+        return (HOST,)
 
     def alloc(self, buft: BufferType, n_bytes: int, usage: str) -> HostBuffer:
         return HostBuffer(buft, n_bytes, usage)

@@ -1,0 +1,189 @@
+"""The engine wires the parts: file, architecture, placement, weights. Contexts are made from it."""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from functools import cached_property
+from types import TracebackType
+from typing import Any, Self
+
+from llamapy.base.errors import UsageError
+from llamapy.base.log import log
+from llamapy.base.threads import default_threads
+from llamapy.devices.cpu import CpuDevice
+from llamapy.graph.device import Device
+from llamapy.graph.tensor import Tensor
+from llamapy.kv.cells import pad
+from llamapy.loader.hparams import HParams
+from llamapy.loader.mapped import CPU_MAPPED
+from llamapy.loader.place import CPU, DeviceInfo, Placement, place
+from llamapy.loader.place_flags import PlaceFlags
+from llamapy.loader.spec import Matched, match
+from llamapy.loader.splits import ModelFiles, open_model
+from llamapy.loader.weights import Progress, Weights, load_weights
+from llamapy.models import registry
+from llamapy.runtime.context import Context, ContextParams, Parts
+from llamapy.tokenize import Tokenizer
+from llamapy.tokenize import load as load_tokenizer
+
+DEFAULT_CTX = 4096  # at most this when nobody asks for a size, and never more than the model's
+
+
+class Engine:
+    """An opened model. `gguf` is the file (or the shards as one), `hparams` its shape, `placement`
+    where its weights lie, `warnings` what the user should know. Close it after its contexts."""
+
+    def __init__(
+        self,
+        files: ModelFiles,
+        arch: registry.Architecture,
+        hparams: HParams,
+        matched: Matched,
+        placement: Placement,
+        weights: Weights,
+        devices: Sequence[Device],
+    ) -> None:
+        self.gguf = files
+        self.arch = arch
+        self.hparams = hparams
+        self.placement = placement
+        self.weights = weights
+        self.devices = list(devices)
+        self.warnings: list[str] = [*placement.notes, *weights.notes]
+        if matched.unused:
+            more = ", ..." if len(matched.unused) > 3 else ""
+            self.warnings.append(
+                f"{files.path}: {len(matched.unused)} tensors that {arch.name} does not use: "
+                f"{', '.join(matched.unused[:3])}{more}"
+            )
+        self._pre: str | None = None
+        self._lenient = False
+        self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        n_gpu_layers: int = 0,
+        load_mode: str = "mmap",
+        override_tensor: Sequence[tuple[str, str]] = (),
+        devices: Sequence[Device] | None = None,
+        place_flags: PlaceFlags | None = None,
+        pre: str | None = None,
+        lenient: bool = False,
+        progress: Progress | None = None,
+    ) -> Self:
+        """Open a GGUF (any shard of a split one, or a folder with one model) and map or copy its
+        weights. `devices` are those besides the CPU, best first. Raises FileError for what is
+        wrong with the file, UsageError for a flag that names what is not there."""
+        flags = place_flags or PlaceFlags(
+            n_gpu_layers=n_gpu_layers, overrides=tuple(override_tensor)
+        )
+        others = list(devices or ())
+        files = open_model(path)
+        try:
+            arch = registry.find(files.get_str("general.architecture"), files.path)
+            hparams = registry.shape_of(arch, files)
+            matched = match(files, arch.tensors(hparams))
+            infos = _describe(others, mapped=load_mode.startswith("mmap"))
+            placement = place(matched.to_place(), hparams.n_layer, flags, infos)
+            weights = load_weights(
+                files,
+                matched,
+                placement,
+                [*others, CpuDevice()],
+                mode=load_mode,
+                progress=progress,
+            )
+            out = cls(files, arch, hparams, matched, placement, weights, others)
+        except BaseException:
+            files.close()
+            raise
+        out._pre, out._lenient = pre, lenient
+        for text in out.warnings:
+            log.warn("W01", text)
+        return out
+
+    @cached_property
+    def tokenizer(self) -> Tokenizer:
+        """Made when first asked for: a run on ids needs none."""
+        return load_tokenizer(self.gguf, pre=self._pre, lenient=self._lenient)
+
+    def context(
+        self,
+        *,
+        n_ctx: int | None = None,
+        n_batch: int = 2048,
+        n_ubatch: int = 512,
+        n_seq_max: int = 1,
+        type_k: str = "f16",
+        type_v: str = "f16",
+        n_threads: int | None = None,
+        n_threads_batch: int | None = None,
+    ) -> Context:
+        """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
+        model's training context; None: that, but at most 4096)."""
+        train = self.hparams.n_ctx_train
+        if n_ctx is None:
+            n_ctx = min(train, DEFAULT_CTX)
+        n_threads = n_threads or default_threads().n
+        params = ContextParams(
+            n_ctx=n_ctx or train,
+            n_batch=n_batch,
+            n_ubatch=n_ubatch,
+            n_seq_max=n_seq_max,
+            type_k=type_k,
+            type_v=type_v,
+            n_threads=n_threads,
+            n_threads_batch=n_threads_batch or n_threads,
+        )
+        if not self.weights:
+            raise UsageError("the model is closed")
+        made = Context(self._parts(), params)
+        self._contexts.add(made)
+        return made
+
+    def _parts(self) -> Parts:
+        weights: dict[str, Tensor] = self.weights.tensors
+        layers = self.placement.layer_device
+        return Parts(self.arch, self.hparams, weights, self.devices, layers)
+
+    def kv_bytes(self, n_ctx: int, type_bytes: int = 2) -> int:
+        """Bytes of K and V for `n_ctx` tokens in every layer, window layers counted in full."""
+        hp = self.hparams
+        rows = sum(hp.n_embd_k_gqa(il) + hp.n_embd_v_gqa(il) for il in range(hp.n_layer))
+        return rows * pad(n_ctx) * type_bytes
+
+    def close(self) -> None:
+        """Close the contexts still open, free the weights, unmap the file. Twice is fine."""
+        for context in list(self._contexts):
+            context.close()
+        self.weights.close()
+        self.gguf.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _describe(devices: Sequence[Device], *, mapped: bool) -> list[DeviceInfo]:
+    """The devices as placement sees them, the CPU last."""
+    infos: list[DeviceInfo] = []
+    for device in devices:
+        free, total = device.memory()
+        infos.append(DeviceInfo(device.name, tuple(device.buffer_types()), free, total))
+    cpu: Any = CpuDevice()
+    free, total = cpu.memory()
+    host = tuple(cpu.buffer_types())
+    bufts = (CPU_MAPPED, *host) if mapped else host
+    return [*infos, DeviceInfo(CPU, bufts, free, total)]
