@@ -7,10 +7,9 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from llamapy.devices.cpu.buffers import HOST, HostBuffer
-from llamapy.devices.cpu.lower import Plan, kernel_key, lower
+from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower
 from llamapy.devices.cpu.prepare import prepare
 from llamapy.ffi import pool as ffi_pool
-from llamapy.ffi.lib import best_kernel
 from llamapy.graph.device import BufferType
 from llamapy.graph.ops import OPS
 from llamapy.graph.tensor import Tensor
@@ -52,6 +51,7 @@ class CpuDevice:
         self.max_threads = max_threads
         self.n_threads = max_threads
         self._pool: ffi_pool.Pool | None = None
+        self._kernels = Kernels()
 
     @property
     def pool(self) -> ffi_pool.Pool:
@@ -81,7 +81,7 @@ class CpuDevice:
         family, wtype, xtype = kernel_key(node)
         if node.op == "mul_mat" and node.src[0].type.quantised:
             xtype = "x8"
-        return best_kernel(family, wtype, xtype) is not None
+        return self._kernels.find(family, wtype, xtype) is not None
 
     def supports_buft(self, buft: BufferType) -> bool:
         return buft.host
@@ -93,7 +93,7 @@ class CpuDevice:
         return prepare(nodes, keep, self.n_threads)
 
     def lower(self, nodes: list[Tensor]) -> CpuProgram:
-        return CpuProgram(self, lower(nodes))
+        return CpuProgram(self, lower(nodes, self._kernels))
 
     def copy_in(self, src: Tensor, dst: Tensor) -> None:
         from_buffer, from_offset = src.home()

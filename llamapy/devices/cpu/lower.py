@@ -38,6 +38,19 @@ def kernel_key(node: Tensor) -> tuple[str, str, str]:
     return op, node.type.name, "f32"
 
 
+class Kernels:
+    """Kernel choices of one device, each asked for once: LLAMAPY_ISA counts when first needed."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str, str], int | None] = {}
+
+    def find(self, family: str, wtype: str, xtype: str) -> int | None:
+        key = (family, wtype, xtype)
+        if key not in self._found:
+            self._found[key] = best_kernel(*key)
+        return self._found[key]
+
+
 @dataclass(slots=True)
 class Plan:
     """Records, base addresses, and the node names that a fault is reported by."""
@@ -88,7 +101,7 @@ def _meets(span: Span, others: Iterable[Span]) -> bool:
     return any(s == slot and lo < h and low < hi for s, low, h in others)
 
 
-def lower(nodes: list[Tensor]) -> Plan:
+def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
     """Records for the nodes that compute (views are skipped), with LP_SYNC where one must wait."""
     low = _Lowering()
     rows: list[list[int]] = []
@@ -100,7 +113,7 @@ def lower(nodes: list[Tensor]) -> Plan:
         op = OPS.get(node.op)
         if op is None or op.view or node.n_elements == 0:
             continue
-        kernel = best_kernel(*kernel_key(node))
+        kernel = kernels.find(*kernel_key(node))
         if kernel is None:
             raise KernelError(f"{node.name}: no kernel for {' '.join(kernel_key(node))}")
         dst = low.operand(node)
