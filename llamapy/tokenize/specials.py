@@ -74,7 +74,7 @@ class Specials:
     def _at(self, text: str, at: int) -> Iterator[_Match]:
         for size in self._sizes.get(text[at], ()):
             id = self.ids.get(text[at : at + size])
-            if id is not None:
+            if id is not None and at + size <= len(text):
                 yield _Match(size, at, id)
 
     def _unbeaten(self, text: str, m: _Match) -> bool:
