@@ -77,6 +77,13 @@ class GraphAllocator:
         """Open bytes per pool."""
         return [sum(b.n_bytes for b in chunks) for chunks in self.buffers]
 
+    def by_device(self, per_pool: list[int]) -> dict[str, int]:
+        """Bytes per pool, summed by the name of the device that owns it."""
+        found: dict[str, int] = {}
+        for (device, _), n in zip(self.targets, per_pool, strict=True):
+            found[device.name] = found.get(device.name, 0) + n
+        return found
+
     def free(self) -> None:
         for chunks in self.buffers:
             for buffer in chunks:

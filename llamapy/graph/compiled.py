@@ -31,6 +31,7 @@ class Compiled:
         self.programs = programs  # [pipeline copy][split]
         self.inputs = [t for t in (*graph.leafs, *graph.nodes) if t.flags & INPUT]
         self.outputs = [t for t in graph.nodes if t.flags & OUTPUT]
+        self.buffer_bytes = allocator.by_device(allocator.n_bytes())
         self._allocator = allocator
         self._version = allocator.version
         self._events: dict[tuple[int, int], Any] = {}  # (backend, pipeline copy) -> its last
@@ -50,6 +51,14 @@ class Compiled:
             program.run()
             self._events[split.backend, c] = device.record_event()
             before = split.backend
+
+    def chunk_of(self, buffer: Any) -> int:
+        """Which of its pool's compute buffers this is; 0 for any other."""
+        for chunks in self._allocator.buffers:
+            for c, own in enumerate(chunks):
+                if own is buffer:
+                    return c
+        return 0
 
     def synchronize(self) -> None:
         """Wait until every device has finished its runs."""

@@ -58,8 +58,7 @@ class Scheduler:
 
     def reserve(self, graph: CGraph) -> dict[str, int]:
         """Make room for this worst case. Returns the bytes planned per device."""
-        planned = self._allocator.reserve(self._lay_out(graph).lives)
-        return self._by_device(planned)
+        return self._allocator.by_device(self._allocator.reserve(self._lay_out(graph).lives))
 
     def compile(self, graph: CGraph) -> Compiled:
         """Assign, split, prepare, place and lower. Raises LlamapyError for an op that no device
@@ -75,15 +74,11 @@ class Scheduler:
 
     def buffer_bytes(self) -> dict[str, int]:
         """Bytes of open compute memory per device."""
-        return self._by_device(self._allocator.n_bytes())
+        return self._allocator.by_device(self._allocator.n_bytes())
 
     def free(self) -> None:
         """Close the compute buffers. Compiled graphs are void."""
         self._allocator.free()
-
-    def _by_device(self, per_pool: list[int]) -> dict[str, int]:
-        owners = (device.name for device, _ in self._allocator.targets)
-        return dict(zip(owners, per_pool, strict=True))
 
     def _lay_out(self, graph: CGraph) -> Layout:
         nodes = [t for t in graph.nodes if t.flags & COMPUTE]

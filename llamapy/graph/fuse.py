@@ -1,0 +1,100 @@
+"""Fusions that no device needs to know of: two nodes become one of the ops there are, with the same
+bits. The node that stays keeps its identity and says in `params["fused"]` what it swallowed.
+
+A rule may swallow an intermediate only when it has one use (so that no view hangs on it either), is
+no OUTPUT, is computed exactly when the node that stays is, and reads nothing that the graph writes
+into (a cache): it is computed later than it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from llamapy.base.types import F32
+from llamapy.graph.cgraph import CGraph
+from llamapy.graph.ops import OPS
+from llamapy.graph.tensor import COMPUTE, OUTPUT, Tensor
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    uses: dict[Tensor, int]
+    written: set[Tensor]  # roots that some node writes into
+
+    def may_swallow(self, t: Tensor, by: Tensor) -> bool:
+        return (
+            self.uses[t] == 1
+            and not t.flags & OUTPUT
+            and not (t.flags ^ by.flags) & COMPUTE
+            and not any(s.root in self.written for s in t.src)
+        )
+
+
+Rule = Callable[[Tensor, Scope], Tensor | None]
+
+
+def _is_row(t: Tensor, n: int) -> bool:
+    return t.type is F32 and t.ne == (n, 1, 1, 1) and t.nb[0] == 4
+
+
+def _swallow(node: Tensor, gone: Tensor, src: tuple[Tensor, ...]) -> Tensor:
+    """`node` becomes `gone`'s op on other sources; it keeps its name, flags and readers."""
+    node.params = {**gone.params, "fused": (f"{gone.op} {gone.name}", f"{node.op} {node.name}")}
+    node.op, node.src = gone.op, src
+    return gone
+
+
+def norm_weight(node: Tensor, scope: Scope) -> Tensor | None:
+    """mul(rms_norm(x), w) -> rms_norm(x, w), for a weight row w [n]."""
+    if node.op != "mul":
+        return None
+    norm, w = node.src
+    if norm.op != "rms_norm" or len(norm.src) != 1 or not _is_row(w, norm.ne[0]):
+        return None
+    if not scope.may_swallow(norm, node):
+        return None
+    return _swallow(node, norm, (norm.src[0], w))
+
+
+def matmul_add(node: Tensor, scope: Scope) -> Tensor | None:
+    """add(mul_mat(w, x), b) -> mul_mat(w, x, b), for a bias row or a residual of the result's
+    shape, on either side. Of two matmuls the second operand's swallows the sum: it is the later one
+    as graphs are built, so nothing has to live longer."""
+    if node.op != "add":
+        return None
+    for product, b in (node.src[::-1], node.src):
+        if (
+            product.op == "mul_mat"
+            and len(product.src) == 2
+            and product.ne == node.ne
+            and b is not product
+            and ((b.ne == node.ne and b.type is F32 and b.nb[0] == 4) or _is_row(b, node.ne[0]))
+            and scope.may_swallow(product, node)
+        ):
+            return _swallow(node, product, (*product.src, b))
+    return None
+
+
+RULES: dict[str, Rule] = {"norm_weight": norm_weight, "matmul_add": matmul_add}
+
+
+def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:
+    """A new graph of the same tensors with all RULES applied but those named in `off`. `graph` is
+    consumed: nodes that swallow others are changed in place."""
+    assert RULES.keys() >= set(off), (sorted(off), sorted(RULES))
+    rules = [rule for name, rule in RULES.items() if name not in off]
+    written = {t.root for t in graph.nodes if OPS[t.op].writes_src}
+    scope = Scope(graph.uses, written)
+    gone: set[Tensor] = set()
+    for node in graph.nodes:
+        for rule in rules:
+            swallowed = rule(node, scope)
+            if swallowed is not None:
+                gone.add(swallowed)
+                break
+    out = CGraph()
+    out.leafs = graph.leafs
+    out.nodes = [t for t in graph.nodes if t not in gone]
+    out.uses = {t: n for t, n in graph.uses.items() if t not in gone}
+    return out
