@@ -1,0 +1,130 @@
+/* f32, f16 and bf16 weights by f32 activations, on the float layer (a vec_*.h comes first).
+ *
+ * One output element: 16 accumulators, element i of the row goes to accumulator i mod 16 by fma, in
+ * k order; a tail shorter than 16 is padded with zeros; then the canonical tree; then the addend.
+ * Halves are widened exactly. */
+#ifndef LP_DOT_F32_H
+#define LP_DOT_F32_H
+
+#include "matmul.h"
+
+/* A block of rows by columns whose accumulators fit the registers. */
+#define LP_DOT_ROWS (V_REGS >= 32 ? 4 : 2)
+#define LP_DOT_COLS (V_REGS >= 32 ? 4 : 2)
+
+/* How 16 weights, or n < 16 and zeros, are read. */
+struct lp_reader {
+    int bytes;
+    v16 (*load)(const uint8_t *p);
+    v16 (*load_n)(const uint8_t *p, int n);
+};
+
+static inline v16 lp_load_f32(const uint8_t *p) {
+    return v_load((const float *)p);
+}
+static inline v16 lp_load_f32_n(const uint8_t *p, int n) {
+    return v_load_n((const float *)p, n);
+}
+static inline v16 lp_load_f16(const uint8_t *p) {
+    return v_load_f16((const uint16_t *)p);
+}
+static inline v16 lp_load_f16_n(const uint8_t *p, int n) {
+    return v_load_f16_n((const uint16_t *)p, n);
+}
+static inline v16 lp_load_bf16_n(const uint8_t *p, int n) {
+    uint16_t h[16] = {0};
+    uint32_t u[16];
+    float x[16];
+    memcpy(h, p, (size_t)n * 2);
+    for (int i = 0; i < 16; i++) {
+        u[i] = (uint32_t)h[i] << 16;
+    }
+    memcpy(x, u, sizeof x);
+    return v_load(x);
+}
+static inline v16 lp_load_bf16(const uint8_t *p) {
+    return lp_load_bf16_n(p, 16);
+}
+static const struct lp_reader lp_reader_f32 = {4, lp_load_f32, lp_load_f32_n};
+static const struct lp_reader lp_reader_f16 = {2, lp_load_f16, lp_load_f16_n};
+static const struct lp_reader lp_reader_bf16 = {2, lp_load_bf16, lp_load_bf16_n};
+
+/* acc[c * n_row + r] += 16 products (n < 16 where tail is set) at element i of row r and column c.
+ */
+LP_FORCE void lp_dot_step(const struct lp_reader *rd, const uint8_t *const *w, const char *const *x,
+                          int64_t i, const int tail, int n, const int n_row, const int n_col,
+                          v16 *acc) {
+    v16 a[LP_DOT_ROWS * LP_DOT_COLS];
+    for (int r = 0; r < n_row; r++) {
+        const uint8_t *p = w[r] + i * rd->bytes;
+        a[r] = tail ? rd->load_n(p, n) : rd->load(p);
+    }
+    for (int c = 0; c < n_col; c++) {
+        const float *p = (const float *)x[c] + i;
+        const v16 b = tail ? v_load_n(p, n) : v_load(p);
+        for (int r = 0; r < n_row; r++) {
+            acc[c * n_row + r] = v_fma(a[r], b, acc[c * n_row + r]);
+        }
+    }
+}
+
+LP_FORCE void lp_dot_sums(const v16 *acc, const int n, float *out) {
+    if (n == 16) {
+        v_store(out, v_sum16(acc));
+        return;
+    }
+    for (int i = 0; i < n; i++) {
+        out[i] = v_sum(acc[i]);
+    }
+}
+
+/* Rows r.. by columns col.. of a task; the last row stands in for missing ones. */
+LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, int64_t r,
+                           int64_t col, const int n_row, const int n_col) {
+    const uint8_t *w[LP_DOT_ROWS * LP_DOT_COLS];
+    const char *x[LP_DOT_COLS];
+    v16 acc[LP_DOT_ROWS * LP_DOT_COLS];
+    float out[LP_DOT_ROWS * LP_DOT_COLS];
+    int64_t i = 0;
+    for (int j = 0; j < n_row; j++) {
+        w[j] = t->w + (r + j < t->r1 ? r + j : t->r1 - 1) * t->w_nb;
+    }
+    for (int j = 0; j < n_col; j++) {
+        x[j] = t->x + (col + j) * t->x_nb;
+    }
+    for (int j = 0; j < n_row * n_col; j++) {
+        acc[j] = v_zero();
+    }
+    for (; i + 16 <= t->k; i += 16) {
+        lp_dot_step(rd, w, x, i, 0, 16, n_row, n_col, acc);
+    }
+    if (i < t->k) {
+        lp_dot_step(rd, w, x, i, 1, (int)(t->k - i), n_row, n_col, acc);
+    }
+    lp_dot_sums(acc, n_row * n_col, out);
+    for (int j = 0; j < n_col; j++) {
+        lp_mm_store(t, r, t->r1 - r < n_row ? t->r1 - r : n_row, col + j, out + j * n_row);
+    }
+}
+
+LP_FORCE int lp_mul_mat_f32(const struct lp_reader *rd, const struct lp_args *a, int64_t task) {
+    struct lp_mm t;
+    int status = lp_mm_open(a, task, &t);
+    int64_t col = t.c0;
+    if (status || a->n->src[0].nb[0] != rd->bytes) {
+        return status ? status : LP_E_TYPES;
+    }
+    for (; col + LP_DOT_COLS <= t.c1; col += LP_DOT_COLS) {
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ROWS) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, LP_DOT_COLS);
+        }
+    }
+    for (; col < t.c1; col++) {
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ROWS * LP_DOT_COLS) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ROWS * LP_DOT_COLS, 1);
+        }
+    }
+    return LP_OK;
+}
+
+#endif

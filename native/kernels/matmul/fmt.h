@@ -1,0 +1,70 @@
+/* What a weight format is. Adding one: a fmt_<type>.h, its line in formats.h, its rows in rows.def.
+ *
+ * A row of k weights is k / block blocks of `bytes` bytes. Weights come in groups of 32; group j of
+ * a block (0 <= j < block / 32) is 32 small integers q and its scales, and weight i of it is
+ *
+ *     without sub-scales:  ws * q[i]  (+ wm)
+ *     with sub-scales:     ws * s[i / 16] * q[i]  (+ wm * m[i / 16])
+ *
+ * where s, m are integers. Both functions below are the definition of the format: the scalar
+ * kernels and get_rows use nothing else, and the other instruction sets must agree with them bit
+ * for bit.
+ *
+ * struct lp_lanes holds what the vector kernels use besides: a group unpacked to 32 unsigned bytes
+ * q + off, at most `max`, which keeps products with activations inside what a machine can add. */
+#ifndef LP_FMT_H
+#define LP_FMT_H
+
+#include <stdint.h>
+#include <string.h>
+#include "lp_half.h"
+
+#define LP_FORCE static inline __attribute__((always_inline))
+
+struct lp_scales {
+    float ws, wm;
+    int32_t s[2], m[2]; /* only with sub-scales */
+};
+
+struct lp_fmt {
+    int block, bytes;
+    int off, max;
+    int has_min, has_sub;
+    void (*weights)(const uint8_t *block, int j, int8_t *q);
+    void (*scales)(const uint8_t *block, int j, struct lp_scales *s);
+};
+
+#ifdef LP_INT_H
+/* For the vector kernels. scales8: scales and minima of the 8 groups that start at block b (8
+ * blocks of 32, or one of 256). sub: the 16 sub-scales of a block of 256. */
+struct lp_lanes {
+    b32 (*lanes)(const uint8_t *b, int j);
+    void (*scales8)(const uint8_t *b, f32x8 *ws, f32x8 *wm);
+    b16 (*sub)(const uint8_t *b);
+};
+#endif
+
+/* The f16 at p, exactly. */
+LP_FORCE float lp_half_at(const uint8_t *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return lp_f32_of_f16(h);
+}
+
+/* Group g of the row at w: its block, and which group of that block. */
+LP_FORCE const uint8_t *lp_block_of(const struct lp_fmt *f, const uint8_t *w, int64_t g) {
+    return w + g * 32 / f->block * f->bytes;
+}
+LP_FORCE int lp_group_in_block(const struct lp_fmt *f, int64_t g) {
+    return (int)(g % (f->block / 32));
+}
+
+/* 16 bytes of nibbles: the low ones are q[0..15], the high ones q[16..31]. */
+LP_FORCE void lp_nibbles(const uint8_t *p, int8_t *q) {
+    for (int i = 0; i < 16; i++) {
+        q[i] = (int8_t)(p[i] & 15);
+        q[i + 16] = (int8_t)(p[i] >> 4);
+    }
+}
+
+#endif

@@ -1,0 +1,36 @@
+/* q4_1: 32 weights in 20 bytes: f16 d, f16 m, 16 bytes of nibbles. Weight = d * nibble + m. */
+#ifndef LP_FMT_Q4_1_H
+#define LP_FMT_Q4_1_H
+
+#include "fmt.h"
+
+static inline void lp_q4_1_weights(const uint8_t *b, int j, int8_t *q) {
+    (void)j;
+    lp_nibbles(b + 4, q);
+}
+static inline void lp_q4_1_scales(const uint8_t *b, int j, struct lp_scales *s) {
+    (void)j;
+    s->ws = lp_half_at(b);
+    s->wm = lp_half_at(b + 2);
+}
+static const struct lp_fmt lp_fmt_q4_1 = {
+    .block = 32,
+    .bytes = 20,
+    .max = 15,
+    .has_min = 1,
+    .weights = lp_q4_1_weights,
+    .scales = lp_q4_1_scales,
+};
+
+#ifdef LP_INT_H
+static inline b32 lp_q4_1_lanes(const uint8_t *b, int j) {
+    (void)j;
+    return b32_nibbles(b + 4);
+}
+static inline void lp_q4_1_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
+    f8_half_pairs(b, 20, ws, wm);
+}
+static const struct lp_lanes lp_lanes_q4_1 = {lp_q4_1_lanes, lp_q4_1_scales8, NULL};
+#endif
+
+#endif

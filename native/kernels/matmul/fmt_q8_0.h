@@ -1,0 +1,36 @@
+/* q8_0: 32 weights in 34 bytes: f16 d, 32 int8. Weight = d * q. */
+#ifndef LP_FMT_Q8_0_H
+#define LP_FMT_Q8_0_H
+
+#include "fmt.h"
+
+static inline void lp_q8_0_weights(const uint8_t *b, int j, int8_t *q) {
+    (void)j;
+    memcpy(q, b + 2, 32);
+}
+static inline void lp_q8_0_scales(const uint8_t *b, int j, struct lp_scales *s) {
+    (void)j;
+    s->ws = lp_half_at(b);
+}
+static const struct lp_fmt lp_fmt_q8_0 = {
+    .block = 32,
+    .bytes = 34,
+    .off = 128,
+    .max = 255,
+    .weights = lp_q8_0_weights,
+    .scales = lp_q8_0_scales,
+};
+
+#ifdef LP_INT_H
+static inline b32 lp_q8_0_lanes(const uint8_t *b, int j) {
+    (void)j;
+    return b32_xor(b32_load(b + 2), b32_set1(128));
+}
+static inline void lp_q8_0_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
+    *ws = f8_halves(b, 34);
+    *wm = f8_zero();
+}
+static const struct lp_lanes lp_lanes_q8_0 = {lp_q8_0_lanes, lp_q8_0_scales8, NULL};
+#endif
+
+#endif

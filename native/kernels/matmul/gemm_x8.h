@@ -1,0 +1,158 @@
+/* Many columns: rows are unpacked into a panel once (panel.h), then multiplied with tiles of
+ * columns. An instruction set brings lp_tile(f, panel, n_group, x, prep, n_col, out):
+ * out[n_col][LP_TILE_ROWS] are the results of a tile of rows by n_col columns, x[c] the column's q.
+ */
+#ifndef LP_GEMM_X8_H
+#define LP_GEMM_X8_H
+
+#include "x8_rows.h"
+#include "panel.h"
+
+/* Group j of a block; at: the record of the group, moved to the first of the eight lanes. */
+LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
+                              const uint8_t *const *row, int64_t g, int j, f32x8 ws, f32x8 wm,
+                              uint8_t *at) {
+    b32 w[8];
+    lp_rows_lanes(f, l, row, g, j, w);
+    b32_transpose(w);
+    for (int i = 0; i < 8; i++) {
+        b32_store(at + i * LP_TILE_ROWS * 4, b32_panel(w[i], f->off));
+    }
+    f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), ws);
+    if (f->has_min) {
+        f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), wm);
+    }
+    if (f->has_sub) {
+        int32_t *s = (int32_t *)(at + lp_at_s(f, LP_TILE_ROWS));
+        for (int i = 0; i < 8; i++) {
+            struct lp_scales x;
+            f->scales(lp_block_of(f, row[i], g), j, &x);
+            s[i] = x.s[0];
+            s[LP_TILE_ROWS + i] = x.s[1];
+        }
+    }
+}
+
+/* Eight rows into their lanes of a tile. */
+LP_FORCE void lp_unpack8(const struct lp_fmt *f, const struct lp_lanes *l,
+                         const uint8_t *const *row, int64_t n_group, uint8_t *at) {
+    const int64_t record = lp_record_bytes(f, LP_TILE_ROWS);
+    f32x8 ws[8], wm[8];
+    int64_t g = 0;
+    for (; g + 8 <= n_group; g += 8) {
+        lp_rows_scales8(f, l, row, g, ws, wm);
+#pragma GCC unroll 1
+        for (int j = 0; j < 8; j++) {
+            lp_unpack_group(f, l, row, g + j, lp_lane_group(f, j), ws[j], wm[j], at);
+            at += record;
+        }
+    }
+    for (; g < n_group; g++) {
+        lp_rows_scales1(f, row, g, ws, wm);
+        lp_unpack_group(f, l, row, g, 0, ws[0], wm[0], at);
+        at += record;
+    }
+}
+
+/* n_group <= 8 groups of a column, see panel.h. */
+LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, const int32_t *sum,
+                       int n_group, char *out) {
+    float d8[8] = {0};
+    int32_t s8[8] = {0};
+    memcpy(d8, d, (size_t)n_group * 4);
+    memcpy(s8, sum, (size_t)n_group * 4);
+    const f32x8 vd = f8_load(d8);
+    const i32x8 vs = i8_load(s8);
+    f8_store((float *)out, vd);
+    if (f->has_min) {
+        f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
+    }
+    if (f->has_sub && f->off) {
+        const i32x8 off = i8_set1(-f->off);
+        i32x8 p[8], low, high;
+        for (int i = 0; i < 8; i++) {
+            p[i] = i < n_group ? i8_dot(b32_set1(1), b32_load(q + i * 32), 0) : i8_set1(0);
+        }
+        i8_half_sums(p, &low, &high);
+        i8_store((int32_t *)(out + 64), i8_mul(low, off));
+        i8_store((int32_t *)(out + 96), i8_mul(high, off));
+    } else if (i8_dot_rest(f->off)) {
+        i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-i8_dot_rest(f->off))));
+    }
+}
+
+LP_FORCE void lp_prep(const struct lp_fmt *f, const char *x, int64_t k, char *out) {
+    const int64_t n_group = k / 32;
+    const int8_t *q = lp_x8_q(x);
+    const float *d = lp_x8_d(x, k);
+    const int32_t *sum = lp_x8_sum(x, k);
+    int64_t g = 0;
+    for (; g + 8 <= n_group; g += 8) {
+        lp_prep8(f, q + g * 32, d + g, sum + g, 8, out);
+        out += LP_TILE_COLS_MAX * LP_PREP_BYTES;
+    }
+    if (g < n_group) {
+        lp_prep8(f, q + g * 32, d + g, sum + g, (int)(n_group - g), out);
+    }
+}
+
+/* Rows r..end of a task, unpacked, by all its columns. */
+LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_mm *t, int64_t r, int64_t end,
+                            const uint8_t *panel, char *prep) {
+    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, LP_TILE_ROWS);
+    float out[LP_TILE_COLS * LP_TILE_ROWS];
+    for (int64_t col = t->c0; col < t->c1; col += LP_TILE_COLS) {
+        const int n_col = (int)(t->c1 - col < LP_TILE_COLS ? t->c1 - col : LP_TILE_COLS);
+        const int8_t *x[LP_TILE_COLS];
+        for (int c = 0; c < LP_TILE_COLS; c++) { /* the last one stands in for missing ones */
+            const char *at = t->x + (col + (c < n_col ? c : n_col - 1)) * t->x_nb;
+            x[c] = lp_x8_q(at);
+            lp_prep(f, at, t->k, prep + c * LP_PREP_BYTES);
+        }
+        for (int64_t i = r; i < end; i += LP_TILE_ROWS) {
+            const uint8_t *w = panel + (i - r) / LP_TILE_ROWS * tile;
+            if (n_col <= LP_TILE_COLS / 2) {
+                lp_tile(f, w, n_group, x, prep, LP_TILE_COLS / 2, out);
+            } else {
+                lp_tile(f, w, n_group, x, prep, LP_TILE_COLS, out);
+            }
+            for (int c = 0; c < n_col; c++) {
+                lp_mm_store(t, i, end - i < LP_TILE_ROWS ? end - i : LP_TILE_ROWS, col + c,
+                            out + c * LP_TILE_ROWS);
+            }
+        }
+    }
+}
+
+LP_FORCE void lp_gemm(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
+                      char *scratch) {
+    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, LP_TILE_ROWS);
+    const int64_t rows = lp_panel_rows(t->k);
+    uint8_t *panel = (uint8_t *)scratch + lp_up(lp_prep_bytes(t->k), 64);
+    for (int64_t r = t->r0; r < t->r1; r += rows) {
+        const int64_t end = r + rows < t->r1 ? r + rows : t->r1;
+        for (int64_t i = 0; i < lp_up(end - r, LP_TILE_ROWS); i += 8) {
+            const uint8_t *row[8];
+            lp_rows_at(t, r + i, row);
+            lp_unpack8(f, l, row, n_group, panel + i / LP_TILE_ROWS * tile + i % LP_TILE_ROWS * 4);
+        }
+        lp_gemm_panel(f, t, r, end, panel, scratch);
+    }
+}
+
+LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
+                           const struct lp_args *a, int64_t task, char *scratch) {
+    struct lp_mm t;
+    int status = lp_mm_open(a, task, &t);
+    if (status || t.k % f->block) {
+        return status ? status : LP_E_TYPES;
+    }
+    if (t.c1 - t.c0 <= LP_GEMV_COLS) {
+        lp_gemv(f, l, &t);
+    } else {
+        lp_gemm(f, l, &t, scratch);
+    }
+    return LP_OK;
+}
+
+#endif

@@ -1,0 +1,128 @@
+/* mul_mat: dst[m, n] = sum over k of w[k, m] * x[k, n] (+ addend), for every pair of outer indices.
+ * What all instruction sets share: how the product is cut into tasks, and how results are stored.
+ *
+ * w [k, m, c2, c3] is repeated over x [k, n, b2, b3] as ggml does: w's index is x's divided by
+ * b / c. Axis 0 of w and x is contiguous, as is axis 0 of dst (f32); other strides are free. An
+ * addend (f32, each axis dst's or 1, any strides) is added to the rounded result. */
+#ifndef LP_MATMUL_H
+#define LP_MATMUL_H
+
+#include "lp.h"
+#include "x8.h"
+#include "fmt.h"
+
+#define LP_TASK_ROWS 32 /* rows of a task are a multiple of it */
+#define LP_TASK_COLS 24 /* columns too, where they are cut */
+#define LP_GEMV_COLS 4  /* up to so many columns the weights are unpacked in registers */
+#define LP_PANEL_ROWS_MAX 128
+
+/* How a node is cut. A pure function of the node: lp_split and every task see the same. */
+struct lp_cut {
+    int64_t rows, cols;   /* of one task */
+    int64_t n_row, n_col; /* tasks along m and n */
+    int64_t n_outer;      /* pairs of outer indices */
+};
+
+/* One task: rows r0..r1 by columns c0..c1 of one pair of outer indices. w, x, dst and add point at
+ * row 0 and column 0. */
+struct lp_mm {
+    int64_t k, r0, r1, c0, c1;
+    const uint8_t *w;
+    const char *x, *add;
+    char *dst;
+    int64_t w_nb, x_nb, dst_nb;
+    int64_t add_row_nb, add_col_nb; /* 0 where the addend is repeated */
+};
+
+static inline int64_t lp_up(int64_t a, int64_t unit) {
+    return (a + unit - 1) / unit * unit;
+}
+static inline int64_t lp_clamp(int64_t a, int64_t low, int64_t high) {
+    return a < low ? low : a > high ? high : a;
+}
+
+/* Few columns: the time is that of reading the weights, and a task should read some 3 to 30 us, at
+ * least 64 tasks where there is enough to do. Many columns: some 6 million products a task, and all
+ * columns together up to 512, since every cut along n unpacks the weights once more. */
+static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
+    const int64_t k = n->src[0].ne[0], m = n->src[0].ne[1], cols = n->src[1].ne[1];
+    struct lp_cut c = {.cols = cols > 0 ? cols : 1};
+    if (cols <= LP_GEMV_COLS) {
+        int64_t row_bytes = lp_clamp(n->src[0].nb[1], 1, INT64_C(1) << 40);
+        int64_t want = lp_clamp(m * row_bytes / 64, 32 << 10, 512 << 10);
+        c.rows = lp_up(want / row_bytes, LP_TASK_ROWS);
+    } else {
+        if (cols > 512) {
+            c.cols = lp_up((cols + (cols + 511) / 512 - 1) / ((cols + 511) / 512), LP_TASK_COLS);
+        }
+        c.rows = lp_up((6 << 20) / (c.cols * (k > 0 ? k : 1) + 1), LP_TASK_ROWS);
+        while (m / c.rows * (cols / c.cols) < 16 && c.cols >= 4 * LP_TASK_COLS) {
+            c.cols = lp_up(c.cols / 2, LP_TASK_COLS);
+        }
+    }
+    c.rows = lp_clamp(c.rows, LP_TASK_ROWS, lp_up(m > 0 ? m : 1, LP_TASK_ROWS));
+    c.n_row = (m + c.rows - 1) / c.rows;
+    c.n_col = (cols + c.cols - 1) / c.cols;
+    c.n_outer = n->src[1].ne[2] * n->src[1].ne[3];
+    return c;
+}
+
+static inline int lp_mm_open(const struct lp_args *a, int64_t task, struct lp_mm *t) {
+    const struct lp_node *n = a->n;
+    const struct lp_opnd *w = &n->src[0], *x = &n->src[1], *d = &n->dst, *e = &n->src[2];
+    const struct lp_cut c = lp_cut_of(n);
+    const int64_t outer = task / (c.n_row * c.n_col), in = task % (c.n_row * c.n_col);
+    const int64_t i2 = outer % x->ne[2], i3 = outer / x->ne[2];
+    if (outer >= c.n_outer || w->ne[2] < 1 || w->ne[3] < 1) {
+        return LP_E_TYPES;
+    }
+    const int64_t w2 = i2 / (x->ne[2] / w->ne[2]), w3 = i3 / (x->ne[3] / w->ne[3]);
+    *t = (struct lp_mm){
+        .k = w->ne[0],
+        .r0 = in % c.n_row * c.rows,
+        .c0 = in / c.n_row * c.cols,
+        .w = (const uint8_t *)a->src[0] + w2 * w->nb[2] + w3 * w->nb[3],
+        .x = a->src[1] + i2 * x->nb[2] + i3 * x->nb[3],
+        .dst = a->dst + i2 * d->nb[2] + i3 * d->nb[3],
+        .w_nb = w->nb[1],
+        .x_nb = x->nb[1],
+        .dst_nb = d->nb[1],
+    };
+    t->r1 = t->r0 + c.rows < w->ne[1] ? t->r0 + c.rows : w->ne[1];
+    t->c1 = t->c0 + c.cols < x->ne[1] ? t->c0 + c.cols : x->ne[1];
+    if (n->n_src > 2) {
+        t->add =
+            a->src[2] + (e->ne[2] > 1 ? i2 * e->nb[2] : 0) + (e->ne[3] > 1 ? i3 * e->nb[3] : 0);
+        t->add_row_nb = e->ne[0] > 1 ? e->nb[0] : 0;
+        t->add_col_nb = e->ne[1] > 1 ? e->nb[1] : 0;
+    }
+    return LP_OK;
+}
+
+/* Store `count` results of column col, rows from r on, after adding the addend. */
+LP_FORCE void lp_mm_store(const struct lp_mm *t, int64_t r, int64_t count, int64_t col,
+                          const float *v) {
+    char *dst = t->dst + col * t->dst_nb + r * 4;
+    if (!t->add) {
+        memcpy(dst, v, (size_t)count * 4);
+        return;
+    }
+    const char *add = t->add + col * t->add_col_nb + r * t->add_row_nb;
+    if (t->add_row_nb == 4) {
+        for (int64_t i = 0; i < count; i++) {
+            float y;
+            memcpy(&y, add + i * 4, 4);
+            y = v[i] + y;
+            memcpy(dst + i * 4, &y, 4);
+        }
+        return;
+    }
+    for (int64_t i = 0; i < count; i++) {
+        float y;
+        memcpy(&y, add + i * t->add_row_nb, 4);
+        y = v[i] + y;
+        memcpy(dst + i * 4, &y, 4);
+    }
+}
+
+#endif

@@ -1,0 +1,43 @@
+/* The scratch of a task with many columns: a panel of unpacked weight rows and what a tile of
+ * columns needs besides the activations themselves.
+ *
+ * Panel: tiles of R rows (R is the instruction set's), a record per group of 32 in k order:
+ *   uint8 q[8][R][4]   weight 4 i + l of the group and row r is q[i][r][l]
+ *   float ws[R]        then, where the format has them, float wm[R], int32 s0[R], s1[R]
+ * Prep: for every 8 groups and column of the tile: float d[8], float d * sum [8], and what the sum
+ * of (q + off) * x over the group (the first half, the second half) exceeds that of q * x, negated:
+ * int32 [8], int32 [8]. */
+#ifndef LP_PANEL_H
+#define LP_PANEL_H
+
+#include "matmul.h"
+
+#define LP_TILE_COLS_MAX 6
+#define LP_PREP_BYTES 128 /* of one column and 8 groups */
+
+/* Rows unpacked at once: 128 KiB of weights stay in the second-level cache. */
+static inline int64_t lp_panel_rows(int64_t k) {
+    return lp_clamp((128 << 10) / (k > 0 ? k : 1), 32, LP_PANEL_ROWS_MAX) / 32 * 32;
+}
+static inline int64_t lp_panel_row_bytes_max(int64_t k) {
+    return k / 32 * (32 + 4 * 6);
+}
+static inline int64_t lp_prep_bytes(int64_t k) {
+    return (k / 32 + 7) / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES;
+}
+
+/* Offsets in a record of a tile of `rows` rows. */
+LP_FORCE int64_t lp_at_ws(int rows) {
+    return rows * 32;
+}
+LP_FORCE int64_t lp_at_wm(int rows) {
+    return rows * 36;
+}
+LP_FORCE int64_t lp_at_s(const struct lp_fmt *f, int rows) {
+    return rows * (36 + (f->has_min ? 4 : 0));
+}
+LP_FORCE int64_t lp_record_bytes(const struct lp_fmt *f, int rows) {
+    return lp_at_s(f, rows) + (f->has_sub ? rows * 8 : 0);
+}
+
+#endif

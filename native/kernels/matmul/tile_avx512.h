@@ -1,0 +1,125 @@
+/* A tile of 32 rows by up to 6 columns with VNNI: 12 integer and 12 float accumulators, 2 registers
+ * of weights. */
+#ifndef LP_TILE_H
+#define LP_TILE_H
+
+#include "panel.h"
+
+#define LP_TILE_ROWS 32
+#define LP_TILE_COLS 6
+
+LP_FORCE b32 b32_panel(b32 w, int off) {
+    (void)off;
+    return w;
+}
+
+LP_FORCE int32_t lp_word(const int8_t *p) {
+    int32_t x;
+    memcpy(&x, p, 4);
+    return x;
+}
+
+/* Add weights 16 h + 0..15 of a group (h = 0, 1). */
+LP_FORCE void lp_tile_half(const uint8_t *rec, int h, const int8_t *const *x, int64_t at,
+                           const int n_col, __m512i (*s)[2]) {
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        __m512i w0 = _mm512_loadu_si512(rec + (4 * h + i) * 128);
+        __m512i w1 = _mm512_loadu_si512(rec + (4 * h + i) * 128 + 64);
+#pragma GCC unroll 6
+        for (int c = 0; c < n_col; c++) {
+            __m512i v = _mm512_set1_epi32(lp_word(x[c] + at + 16 * h + 4 * i));
+            s[c][0] = _mm512_dpbusd_epi32(s[c][0], w0, v);
+            s[c][1] = _mm512_dpbusd_epi32(s[c][1], w1, v);
+        }
+    }
+}
+
+/* The exact sums of a group, and their way into the float accumulators. g: the group's place among
+ * its 8 in prep. */
+LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const int8_t *const *x,
+                            int64_t at, const char *prep, const int n_col, __m512 (*acc)[2]) {
+    __m512i s[LP_TILE_COLS][2], t[LP_TILE_COLS][2];
+    const uint8_t *sub = rec + lp_at_s(f, LP_TILE_ROWS);
+#pragma GCC unroll 6
+    for (int c = 0; c < n_col; c++) {
+        int32_t start = 0;
+        if (f->off) {
+            memcpy(&start, prep + c * LP_PREP_BYTES + 64, 4);
+        }
+        s[c][0] = s[c][1] = _mm512_set1_epi32(start);
+    }
+    lp_tile_half(rec, 0, x, at, n_col, s);
+    if (f->has_sub) {
+#pragma GCC unroll 6
+        for (int c = 0; c < n_col; c++) {
+            int32_t start;
+            memcpy(&start, prep + c * LP_PREP_BYTES + 96, 4);
+            for (int i = 0; i < 2; i++) {
+                t[c][i] = _mm512_mullo_epi32(s[c][i], _mm512_loadu_si512(sub + 64 * i));
+                s[c][i] = _mm512_set1_epi32(start);
+            }
+        }
+    }
+    lp_tile_half(rec, 1, x, at, n_col, s);
+    const __m512 ws0 = _mm512_loadu_ps(rec + lp_at_ws(LP_TILE_ROWS));
+    const __m512 ws1 = _mm512_loadu_ps(rec + lp_at_ws(LP_TILE_ROWS) + 64);
+#pragma GCC unroll 6
+    for (int c = 0; c < n_col; c++) {
+        float d;
+        memcpy(&d, prep + c * LP_PREP_BYTES, 4);
+        if (f->has_sub) {
+            for (int i = 0; i < 2; i++) {
+                s[c][i] = _mm512_add_epi32(
+                    t[c][i], _mm512_mullo_epi32(s[c][i], _mm512_loadu_si512(sub + 128 + 64 * i)));
+            }
+        }
+        const __m512 vd = _mm512_set1_ps(d);
+        acc[c][0] = _mm512_fmadd_ps(_mm512_mul_ps(ws0, vd), _mm512_cvtepi32_ps(s[c][0]), acc[c][0]);
+        acc[c][1] = _mm512_fmadd_ps(_mm512_mul_ps(ws1, vd), _mm512_cvtepi32_ps(s[c][1]), acc[c][1]);
+    }
+}
+
+/* The minimum term, a second pass over the small planes. */
+LP_FORCE void lp_tile_min(const struct lp_fmt *f, const uint8_t *panel, int64_t n_group,
+                          const char *prep, const int n_col, __m512 (*accm)[2]) {
+    for (int64_t g = 0; g < n_group; g++) {
+        const uint8_t *rec = panel + g * lp_record_bytes(f, LP_TILE_ROWS);
+        const char *p = prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES + g % 8 * 4;
+        const __m512 wm0 = _mm512_loadu_ps(rec + lp_at_wm(LP_TILE_ROWS));
+        const __m512 wm1 = _mm512_loadu_ps(rec + lp_at_wm(LP_TILE_ROWS) + 64);
+#pragma GCC unroll 6
+        for (int c = 0; c < n_col; c++) {
+            float d;
+            memcpy(&d, p + c * LP_PREP_BYTES + 32, 4);
+            accm[c][0] = _mm512_fmadd_ps(wm0, _mm512_set1_ps(d), accm[c][0]);
+            accm[c][1] = _mm512_fmadd_ps(wm1, _mm512_set1_ps(d), accm[c][1]);
+        }
+    }
+}
+
+LP_FORCE void lp_tile(const struct lp_fmt *f, const uint8_t *panel, int64_t n_group,
+                      const int8_t *const *x, const char *prep, const int n_col, float *out) {
+    const int64_t record = lp_record_bytes(f, LP_TILE_ROWS);
+    __m512 acc[LP_TILE_COLS][2], accm[LP_TILE_COLS][2];
+#pragma GCC unroll 6
+    for (int c = 0; c < n_col; c++) {
+        acc[c][0] = acc[c][1] = accm[c][0] = accm[c][1] = _mm512_setzero_ps();
+    }
+    for (int64_t g = 0; g < n_group; g++) {
+        const char *p = prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES + g % 8 * 4;
+        lp_tile_group(f, panel + g * record, x, g * 32, p, n_col, acc);
+    }
+    if (f->has_min) {
+        lp_tile_min(f, panel, n_group, prep, n_col, accm);
+    }
+#pragma GCC unroll 6
+    for (int c = 0; c < n_col; c++) {
+        for (int i = 0; i < 2; i++) {
+            __m512 v = f->has_min ? _mm512_add_ps(acc[c][i], accm[c][i]) : acc[c][i];
+            _mm512_storeu_ps(out + c * LP_TILE_ROWS + 16 * i, v);
+        }
+    }
+}
+
+#endif

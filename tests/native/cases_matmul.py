@@ -1,0 +1,131 @@
+"""Operands for mul_mat and get_rows: odd rows and columns, gaps, broadcast weights, addends."""
+
+from __future__ import annotations
+
+import numpy as np
+from harness import Case, Operand, operand, packed, result
+from quant_data import (
+    FLOATS,
+    X8,
+    extreme_weights,
+    extreme_x8,
+    random_weights,
+    random_x8,
+)
+
+from llamapy.base.types import BY_NAME
+from llamapy.ffi.lib import KernelRow
+
+Rng = np.random.Generator
+
+
+def activations(rng: Rng, xtype: str, n: int, k: int) -> Operand:
+    if xtype == "x8":
+        return packed(random_x8(rng, n, k).packed, "x8", (k, n))
+    return operand(rng.standard_normal((n, k)).astype(np.float32))
+
+
+def wide(o: Operand, gap_bytes: int) -> Operand:
+    """The same matrix with a gap behind every row; the last row ends with the memory."""
+    row = o.type.row_bytes(o.ne[0])
+    rows = o.data.reshape(-1, row)
+    data = np.pad(rows, ((0, 0), (0, gap_bytes)), constant_values=0x7E).reshape(-1)
+    nb = row + gap_bytes
+    n1, n2, n3 = o.ne[1:]
+    strides = (o.nb[0], nb, nb * n1, nb * n1 * n2)
+    return Operand(o.type, (o.ne[0], n1, n2, n3), strides, data[: len(data) - gap_bytes])
+
+
+def lengths(wtype: str) -> tuple[int, ...]:
+    if wtype in FLOATS:
+        return (1, 15, 16, 33, 100, 576)
+    return (256, 768, 1024) if BY_NAME[wtype].block == 256 else (32, 96, 288, 576)
+
+
+def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for k in lengths(row.wtype):
+        for m, n in ((1, 1), (9, 1), (35, 2), (7, 3), (33, 4), (41, 5), (40, 7), (65, 13)):
+            w = packed(random_weights(rng, row.wtype, m, k), row.wtype, (k, m))
+            x = activations(rng, row.xtype, n, k)
+            cases.append(Case([w, x], result("f32", (m, n)), name=f"k={k} m={m} n={n}"))
+    return cases + outer(rng, row) + gapped(rng, row) + added(rng, row) + extremes(row)
+
+
+def outer(rng: Rng, row: KernelRow) -> list[Case]:
+    """Two matrices of weights over four by three of activations."""
+    k = lengths(row.wtype)[-2]
+    w = packed(random_weights(rng, row.wtype, 2 * 11, k), row.wtype, (k, 11, 2, 1))
+    cases = []
+    for n in (2, 6):
+        x = activations(rng, row.xtype, n * 12, k)
+        x = Operand(x.type, (k, n, 4, 3), (x.nb[0], x.nb[1], x.nb[1] * n, x.nb[1] * n * 4), x.data)
+        cases.append(Case([w, x], result("f32", (11, n, 4, 3)), name=f"outer n={n}"))
+    return cases
+
+
+def gapped(rng: Rng, row: KernelRow) -> list[Case]:
+    """Gaps behind the rows of every operand; of weights by a size no vector load is aligned to."""
+    k, cases = lengths(row.wtype)[2], []
+    for n in (3, 11):
+        w = packed(random_weights(rng, row.wtype, 37, k), row.wtype, (k, 37))
+        x = activations(rng, row.xtype, n, k)
+        dst = wide(result("f32", (37, n)), 12)
+        gap = 4 if row.wtype == "f32" else 6
+        cases.append(Case([wide(w, gap), wide(x, 36), *()], dst, name=f"gaps n={n}"))
+    return cases
+
+
+def added(rng: Rng, row: KernelRow) -> list[Case]:
+    """A bias, a value per column, a residual with gaps, and a residual in dst's own memory."""
+    k, m, cases = lengths(row.wtype)[1], 43, []
+    for n in (1, 3, 9):
+        w = packed(random_weights(rng, row.wtype, m, k), row.wtype, (k, m))
+        x = activations(rng, row.xtype, n, k)
+        full = operand(rng.standard_normal((n, m)).astype(np.float32))
+        turned = operand(rng.standard_normal((m, n)).astype(np.float32))
+        turned = Operand(turned.type, (m, n, 1, 1), (4 * n, 4, 4 * n * m, 4 * n * m), turned.data)
+        addends = {
+            "bias": operand(rng.standard_normal((1, m)).astype(np.float32)),
+            "per column": operand(rng.standard_normal((n, 1)).astype(np.float32)),
+            "residual": wide(full, 20),
+            "turned": turned,
+        }
+        for name, e in addends.items():
+            cases.append(Case([w, x, e], result("f32", (m, n)), name=f"{name} n={n}"))
+        same = Operand(full.type, full.ne, full.nb, full.data)
+        cases.append(Case([w, x, full], same, alias=2, name=f"in place n={n}"))
+    return cases
+
+
+def extremes(row: KernelRow) -> list[Case]:
+    """Largest magnitudes, where a saturating multiply-add would show."""
+    if row.wtype in FLOATS:
+        return []
+    k, m, cases = lengths(row.wtype)[-1], 13, []
+    w = packed(extreme_weights(row.wtype, m, k), row.wtype, (k, m))
+    for n in (3, 6):
+        x = packed(extreme_x8(n, k).packed, "x8", (k, n))
+        cases.append(Case([w, x], result("f32", (m, n)), name=f"extreme n={n}"))
+    zero = X8(np.zeros((2, k), np.int8), np.zeros((2, k // 32), np.float32))
+    cases.append(Case([w, packed(zero.packed, "x8", (k, 2))], result("f32", (m, 2)), name="zero"))
+    return cases
+
+
+def get_rows(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for k in lengths(row.wtype):
+        table = packed(random_weights(rng, row.wtype, 19, k), row.wtype, (k, 19))
+        for ids in (np.array([18]), rng.integers(0, 19, 37)):
+            i = operand(ids.astype(np.int32))
+            cases.append(Case([table, i], result("f32", (k, len(ids))), name=f"k={k}"))
+    k = lengths(row.wtype)[0]
+    table = packed(random_weights(rng, row.wtype, 2 * 5, k), row.wtype, (k, 5, 2))
+    i = operand(rng.integers(0, 5, (2, 3)).astype(np.int32))
+    cases.append(Case([table, i], result("f32", (k, 3, 2)), name="two matrices"))
+    table = packed(random_weights(rng, row.wtype, 5, k), row.wtype, (k, 5))
+    cases.append(Case([wide(table, 6), i], result("f32", (k, 3, 2)), name="one for two, gaps"))
+    return cases
+
+
+CASES = {"mul_mat": mul_mat, "get_rows": get_rows}
