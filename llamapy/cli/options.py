@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.base.paths import DEMO, KNOWN, find_model
+
+if TYPE_CHECKING:
+    from llamapy.loader.place_flags import PlaceFlags
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; errors as JSON.")]
 Verbose = Annotated[
@@ -50,6 +53,25 @@ class ModelOptions:
         str | None,
         typer.Option("-dev", "--device", metavar="A,B", help="Devices to use; 'none': the CPU."),
     ] = None
+    split_mode: Annotated[
+        str, typer.Option("-sm", "--split-mode", metavar="MODE", help="Over devices: layer, none.")
+    ] = "layer"
+    tensor_split: Annotated[
+        str | None,
+        typer.Option("-ts", "--tensor-split", metavar="A,B", help="Shares of the devices."),
+    ] = None
+    main_gpu: Annotated[
+        int, typer.Option("-mg", "--main-gpu", metavar="I", help="The device of -sm none.")
+    ] = 0
+    cpu_moe: Annotated[bool, typer.Option("-cmoe", "--cpu-moe", help="All experts on the CPU.")] = (
+        False
+    )
+    n_cpu_moe: Annotated[
+        int, typer.Option("-ncmoe", "--n-cpu-moe", metavar="N", help="Those of N layers.")
+    ] = 0
+    n_cpu_ffn: Annotated[
+        int, typer.Option("-ncffn", "--n-cpu-ffn", metavar="N", help="Feed-forward of N layers.")
+    ] = 0
     load_mode: Annotated[
         str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
     ] = "mmap"
@@ -95,11 +117,25 @@ class ContextOptions:
 
     def n_threads(self) -> int | None:
         """-t, where 0 and negative numbers mean the default, as for llama-cli."""
-        return self.threads if self.threads is not None and self.threads > 0 else None
+        return _threads("-t", self.threads)
 
     def n_threads_batch(self) -> int | None:
-        given = self.threads_batch
-        return given if given is not None and given > 0 else None
+        """-tb, likewise."""
+        return _threads("-tb", self.threads_batch)
+
+
+def _threads(flag: str, given: int | None) -> int | None:
+    if given is None or given <= 0:
+        return None
+    from llamapy.base.threads import read
+
+    readings = read()
+    budget = len(readings.cores)
+    if readings.quota is not None:
+        budget = min(budget, max(1, int(readings.quota)))
+    if given > budget:
+        log.warn("W03", f"{flag} {given}: this process may use {budget} CPUs; more threads wait")
+    return given
 
 
 def begin(*, verbose: int, json: bool = False, strict: bool = False) -> None:
@@ -127,21 +163,34 @@ def resolve_model(given: str | None) -> Path:
 
 
 def open_model(o: ModelOptions) -> Any:
-    """An open `llamapy.api.Model`, its notes told on stderr."""
+    """An open `llamapy.api.Model`."""
     path = resolve_model(o.model)
     from llamapy.api import Model
-    from llamapy.loader.place_flags import parse_devices, parse_layers, parse_overrides
+
+    return Model.open(
+        path, load_mode=o.load_mode, place_flags=place_flags(o), pre=o.pre, lenient=o.lenient
+    )
+
+
+def place_flags(o: ModelOptions) -> PlaceFlags:
+    """The flags of placement, read."""
+    from llamapy.loader.place_flags import (
+        PlaceFlags,
+        parse_devices,
+        parse_layers,
+        parse_overrides,
+        parse_split,
+    )
 
     overrides = [pair for text in o.override_tensor or () for pair in parse_overrides(text)]
-    model = Model.open(
-        path,
+    return PlaceFlags(
         n_gpu_layers=parse_layers(o.gpu_layers),
-        load_mode=o.load_mode,
-        override_tensor=tuple(overrides),
+        overrides=tuple(overrides),
+        split_mode=o.split_mode,
+        tensor_split=() if o.tensor_split is None else parse_split(o.tensor_split),
         devices=None if o.device is None else parse_devices(o.device),
-        pre=o.pre,
-        lenient=o.lenient,
+        main_gpu=o.main_gpu,
+        cpu_moe=o.cpu_moe,
+        n_cpu_moe=o.n_cpu_moe,
+        n_cpu_ffn=o.n_cpu_ffn,
     )
-    for text in model.warnings:
-        log.warn("W01", text)
-    return model
