@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
@@ -17,10 +18,11 @@ from llamapy.base.errors import ContextError, UsageError
 from llamapy.base.types import BY_NAME
 from llamapy.devices.cpu import CpuDevice
 from llamapy.ffi.lib import isa_report
+from llamapy.graph import dump
+from llamapy.graph.cgraph import CGraph
 from llamapy.graph.compiled import Compiled
 from llamapy.graph.device import Device
-from llamapy.graph.dump import dump
-from llamapy.graph.fuse import fuse
+from llamapy.graph.fuse import RULES, fuse
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import Ints, Ubatch
@@ -48,6 +50,7 @@ class ContextParams:
     type_v: str = "f16"
     n_threads: int = 1
     n_threads_batch: int = 1
+    fusion: bool = True  # the same bits either way
 
     def __post_init__(self) -> None:
         for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_threads", "n_threads_batch"):
@@ -174,7 +177,7 @@ class Context:
         self._built = None  # its memory is about to be planned anew
         self._cpu.n_threads = self._threads_for(key)
         g = self._graph(key)
-        compiled = self._sched.compile(fuse(g.cgraph))
+        compiled = self._sched.compile(self._fuse(g.cgraph))
         self._built = _Built(key, g.inputs, g.logits, compiled)
         return self._built
 
@@ -182,6 +185,9 @@ class Context:
         g = Builder(self.hp, self._weights, self.memory, key.shape())
         self.arch.build(g)
         return g
+
+    def _fuse(self, graph: CGraph) -> CGraph:
+        return fuse(graph, off=() if self.params.fusion else RULES)
 
     def _read(self, built: _Built, n_outputs: int) -> Logits:
         if built.logits is None or not n_outputs:
@@ -214,7 +220,7 @@ class Context:
         for n_tokens in dict.fromkeys((n_prompt, n_decode)):
             key = self._worst(n_tokens, min(n_outputs, n_tokens))
             self._cpu.n_threads = self._threads_for(key)
-            self._sched.reserve(fuse(self._graph(key).cgraph))
+            self._sched.reserve(self._fuse(self._graph(key).cgraph))
 
     def _check(self, batch: Batch) -> None:
         if batch.n_tokens == 0:
@@ -258,11 +264,13 @@ class Context:
         """Bytes opened: compute buffers by device, and the cache."""
         return {**self._sched.buffer_bytes(), "kv": self.memory.n_bytes}
 
-    def dump_graph(self, kind: str = "decode", format: str = "text") -> Any:
+    def dump_graph(self, kind: str = "decode", format: str = "text") -> str:
         """The planned worst-case graph, `kind` 'decode' or 'prompt', as 'text', 'dot' or 'json'."""
         n_tokens = self.params.n_seq_max if kind == "decode" else self._n_ubatch
         compiled = self._build(self._worst(n_tokens, min(self._n_outputs, n_tokens))).compiled
-        return dump(compiled, format)
+        if format == "json":
+            return json.dumps(dump.as_dict(compiled))
+        return dump.dot(compiled) if format == "dot" else dump.text(compiled)
 
     def abort(self) -> None:
         """End the run that is on with Aborted. Safe from any thread."""

@@ -123,6 +123,7 @@ class Engine:
         type_v: str = "f16",
         n_threads: int | None = None,
         n_threads_batch: int | None = None,
+        fusion: bool = True,
     ) -> Context:
         """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
         model's training context; None: that, but at most 4096)."""
@@ -139,6 +140,7 @@ class Engine:
             type_v=type_v,
             n_threads=n_threads,
             n_threads_batch=n_threads_batch or n_threads,
+            fusion=fusion,
         )
         if not self.weights:
             raise UsageError("the model is closed")

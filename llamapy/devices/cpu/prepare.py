@@ -49,7 +49,8 @@ def _quantise(nodes: list[Tensor], keep: Collection[int]) -> list[Tensor]:
             and key not in keep
             and (node.op != "rms_norm" or len(node.src) == 2)
         ):
-            twin = make(fused, *node.src, **node.params)
+            parts = node.params.get("fused", (f"{node.op} {node.name}",))
+            twin = make(fused, *node.src, **{**node.params, "fused": (*parts, "quant_act")})
             twin.name = f"{node.name} (x8)"
             made[key] = twin
             out.append(twin)

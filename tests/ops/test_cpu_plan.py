@@ -1,0 +1,147 @@
+"""Lowering and preparing: nothing in a stage touches what another of its nodes writes, quantised
+activations are made once, and the bits are those of the graph as built."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llamapy.base.types import BY_NAME, F32, I32
+from llamapy.devices.cpu import CpuDevice
+from llamapy.devices.cpu.lower import Kernels, lower
+from llamapy.graph.cgraph import CGraph
+from llamapy.graph.ops import make, reshape
+from llamapy.graph.sched import Scheduler
+from llamapy.graph.tensor import INPUT, OUTPUT, PARAM, Tensor
+
+Q8_0 = BY_NAME["q8_0"]
+
+
+@pytest.fixture
+def cpu():
+    device = CpuDevice(2)
+    yield device
+    device.close()
+
+
+def weight(cpu: CpuDevice, ne: tuple[int, int], seed: int, kind=Q8_0) -> Tensor:
+    """A random weight in a buffer of its own; Q8_0 blocks have a scale near 1/127."""
+    t = Tensor(kind, (*ne, 1, 1), name=f"w{seed}", flags=PARAM)
+    t.buffer = cpu.alloc(cpu.default_buft, t.n_bytes, "weights")
+    rng = np.random.default_rng(seed)
+    if kind is F32:
+        t.buffer.write(0, rng.standard_normal(ne[0] * ne[1]).astype(np.float32))
+        return t
+    blocks = np.zeros(ne[0] * ne[1] // 32, [("d", "<f2"), ("q", "i1", 32)])
+    blocks["d"] = rng.uniform(0.5, 1.0, len(blocks)) / 127
+    blocks["q"] = rng.integers(-127, 128, (len(blocks), 32))
+    t.buffer.write(0, blocks.view(np.uint8))
+    return t
+
+
+def layer(cpu: CpuDevice, n: int) -> tuple[Tensor, Tensor]:
+    """x -> norm -> gate, up -> swiglu -> down + x, on n tokens of 64."""
+    x = Tensor(F32, (64, n, 1, 1), name="x", flags=INPUT)
+    h = make("rms_norm", x, weight(cpu, (64, 1), 1, F32), eps=1e-5)
+    gate, up = (make("mul_mat", weight(cpu, (64, 96), s), h) for s in (2, 3))
+    out = make("mul_mat", weight(cpu, (96, 64), 4), make("swiglu", gate, up), x)
+    out.flags |= OUTPUT
+    return x, out
+
+
+def run(cpu: CpuDevice, x: Tensor, out: Tensor, values: np.ndarray) -> np.ndarray:
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    compiled = Scheduler([cpu]).compile(graph)
+    x.buffer.write(x.offset_bytes, values)
+    compiled.run()
+    return np.frombuffer(out.buffer.read(out.offset_bytes, out.n_bytes), np.float32).copy()
+
+
+def test_activations_are_quantised_once_and_folded_into_what_made_them(cpu):
+    _, out = layer(cpu, 3)
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    ops = [t.op for t in cpu.prepare(graph.nodes)]
+    assert ops == ["rms_norm_quant", "mul_mat", "mul_mat", "swiglu_quant", "mul_mat"]
+
+
+def test_an_activation_that_others_read_stays(cpu):
+    x = Tensor(F32, (64, 2, 1, 1), name="x", flags=INPUT)
+    h = make("rms_norm", x, weight(cpu, (64, 1), 1, F32), eps=1e-5)
+    a = make("mul_mat", weight(cpu, (64, 64), 2), h)
+    out = make("add", a, h)
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    assert [t.op for t in cpu.prepare(graph.nodes)] == ["rms_norm", "quant_act", "mul_mat", "add"]
+
+
+def test_what_is_read_outside_of_the_split_stays(cpu):
+    _, out = layer(cpu, 3)
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    norm = graph.nodes[0]
+    prepared = cpu.prepare(graph.nodes, {id(norm)})
+    assert [t.op for t in prepared][:2] == ["rms_norm", "quant_act"]
+    assert prepared[0] is norm
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 33])
+def test_many_columns_equal_one_at_a_time(cpu, n):
+    values = np.random.default_rng(n).standard_normal((n, 64)).astype(np.float32)
+    whole = run(cpu, *layer(cpu, n), values).reshape(n, 64)
+    for i in range(n):
+        assert np.array_equal(run(cpu, *layer(cpu, 1), values[i : i + 1]), whole[i])
+
+
+def touched(t: Tensor) -> tuple[int, int, int]:
+    buffer, offset = t.home()
+    return id(buffer), offset, offset + t.n_bytes
+
+
+def test_no_stage_holds_a_conflict(cpu):
+    """Checked from the tensors' places, pair by pair, not with the lowering's own books."""
+    rng = np.random.default_rng(5)
+    x = Tensor(F32, (64, 4, 1, 1), name="x", flags=INPUT)
+    pool = [x]
+    for i in range(60):
+        a, b = (pool[rng.integers(max(0, len(pool) - 6), len(pool))] for _ in range(2))
+        kind = ("add", "mul", "silu", "mul_mat")[rng.integers(4)]
+        if kind == "mul_mat":
+            pool.append(make("mul_mat", weight(cpu, (64, 64), i + 1), a))
+        elif kind == "silu":
+            pool.append(reshape(make("silu", a), 64, 4))
+        else:
+            pool.append(make(kind, a, b))
+    out = pool[-1]
+    out.flags |= OUTPUT
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    compiled = Scheduler([cpu]).compile(graph)
+    nodes = [t for t in compiled.order if t.op not in ("reshape", "view")]
+    plan = lower(compiled.order, Kernels())
+    assert len(plan.nodes) == len(nodes)
+    stage: list[Tensor] = []
+    stages = 0
+    for record, node in zip(plan.nodes, nodes, strict=True):
+        if record["flags"] & 1:
+            stage, stages = [], stages + 1
+        for other in stage:
+            for a, b in (
+                [(touched(node), touched(other))]
+                + [pair for s in node.src for pair in [(touched(s), touched(other))]]
+                + [(touched(node), touched(s)) for s in other.src]
+            ):
+                assert a[0] != b[0] or a[2] <= b[1] or b[2] <= a[1], (node, other)
+        stage.append(node)
+    assert 1 < stages < len(nodes)
+
+
+def test_ids_outside_a_table_are_a_named_fault(cpu):
+    from llamapy.base.errors import KernelError
+
+    ids = Tensor(I32, (2, 1, 1, 1), name="ids", flags=INPUT)
+    out = make("get_rows", weight(cpu, (64, 8), 1, F32), ids)
+    out.name, out.flags = "rows", OUTPUT
+    with pytest.raises(KernelError, match=r"rows.*row index"):
+        run(cpu, ids, out, np.array([3, 8], np.int32))
