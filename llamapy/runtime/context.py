@@ -108,6 +108,7 @@ class Context:
         )
         self._sched = Scheduler([*parts.devices, self._cpu])
         self._built: _Built | None = None
+        self._closed = False
         self._n_outputs = 0
         self._reserve(params.n_seq_max)
 
@@ -223,6 +224,8 @@ class Context:
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
 
     def _check(self, batch: Batch) -> None:
+        if self._closed:
+            raise UsageError("the context is closed")
         if batch.n_tokens == 0:
             raise UsageError("nothing to decode: no tokens")
         low, high = int(batch.tokens.min()), int(batch.tokens.max())
@@ -294,6 +297,7 @@ class Context:
 
     def close(self) -> None:
         """Free buffers and threads. Twice is fine."""
+        self._closed = True
         self._built = None
         self._sched.free()
         self.memory.free()
