@@ -23,7 +23,7 @@ byte_changes = st.lists(st.tuples(st.integers(0, HEAD - 1), st.integers(0, 255))
 word_changes = st.lists(st.tuples(st.integers(0, HEAD - 8), st.sampled_from(U64S)), max_size=2)
 cut = st.one_of(st.none(), st.integers(0, len(WHOLE)))
 bounded = settings(
-    max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=250, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 
 

@@ -265,7 +265,7 @@ def test_truncated(tmp_path: Path, cuts: dict[str, tuple[int, list[str]]]) -> No
         assert [word for word in words if word not in message] == [], f"{name}: {message}"
 
 
-def test_every_truncation_is_refused(tmp_path: Path) -> None:
+def test_a_cut_anywhere_is_refused(tmp_path: Path) -> None:
     whole = gguf_writer.small(n_layer=1).blob()
     path = tmp_path / "m.gguf"
     for at in [*range(2000), *range(2000, len(whole), 97), len(whole) - 1]:
