@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if not streams.disk_full(e):
             raise
         streams.drop_stdout()
-        log.error(LlamapyError(f"cannot write the output: {e.strerror}"))
+        log.error(LlamapyError(f"cannot write to stdout: {e.strerror}"))
         return 1
     return code
 
