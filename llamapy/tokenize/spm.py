@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
+from copy import copy
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,6 +19,7 @@ from llamapy.base.errors import FileError
 from llamapy.tokenize.api import Tokenizer
 from llamapy.tokenize.keys import Bytes, Keys, Strings
 from llamapy.tokenize.specials import Specials
+from llamapy.tokenize.text import as_text
 from llamapy.tokenize.vocab import (
     BYTE,
     CONTROL,
@@ -42,7 +45,26 @@ class SentencePiece(Tokenizer):
         self.space_prefix = keys.get_bool("tokenizer.ggml.add_space_prefix", True)
         self.squeeze = keys.get_bool("tokenizer.ggml.remove_extra_whitespaces", False)
         self._rstrip = _rstrip_ids(keys, self.vocab)
-        self._processor: Callable[[bytes], list[int]] = _processor(self.vocab)
+        # Where a special token changes nothing in the text around it, the library finds the
+        # user-defined ones itself, in its own trie.
+        self._native = not self.space_prefix and not self._rstrip
+        self._processor = _processor(self.vocab, self._native)
+
+    def encode(
+        self, text: str | bytes, *, add_special: bool = True, parse_special: bool = False
+    ) -> list[int]:
+        """As ever; but user-defined runs of spaces are spaces in the text, never its U+2581."""
+        if self._native and "▁" in as_text(text):
+            twin = self._unescaped
+            return twin.encode(text, add_special=add_special, parse_special=parse_special)
+        return super().encode(text, add_special=add_special, parse_special=parse_special)
+
+    @cached_property
+    def _unescaped(self) -> SentencePiece:
+        """This tokenizer with a library model that knows no user-defined tokens (rarely needed)."""
+        twin = copy(self)
+        twin._native, twin._processor = False, _processor(self.vocab, False)
+        return twin
 
     def _prepare(self, text: str, after_special: bool) -> str:
         if self.squeeze:
@@ -57,9 +79,7 @@ class SentencePiece(Tokenizer):
         return [] if id is None else [id]
 
     def _finder(self, parse_special: bool) -> Specials:
-        """Where a special token changes nothing in the text around it, the library finds the
-        user-defined ones itself, in its own trie."""
-        if self.space_prefix or self._rstrip:
+        if not self._native:
             return super()._finder(parse_special)
         return self._control_finder if parse_special else Specials(())
 
@@ -97,10 +117,13 @@ def _rstrip_ids(keys: Keys, vocab: Vocab) -> frozenset[int]:
     return frozenset(i for i in ids if vocab.tokens[i] not in kept)
 
 
-def _processor(vocab: Vocab) -> Callable[[bytes], list[int]]:
+def _processor(vocab: Vocab, user_defined: bool) -> Callable[[bytes], list[int]]:
+    """The library's encoder. Without `user_defined` these tokens are left to the caller."""
     import sentencepiece
 
     pieces, types, fallback = _sound(vocab)
+    if not user_defined:
+        types[types == USER_DEFINED] = CONTROL
     processor: Any = sentencepiece.SentencePieceProcessor()
     try:
         try:

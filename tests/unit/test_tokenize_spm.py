@@ -110,6 +110,14 @@ def test_user_defined_tokens_are_found_in_plain_text_and_control_tokens_are_not(
     assert TOKENIZER.encode("<|im_end|>", parse_special=True) == [ids["<|im_end|>"]]
 
 
+def test_u2581_in_a_text_is_no_user_defined_space() -> None:
+    ids = {t: i for i, t in enumerate(pieces()[0])}
+    assert TOKENIZER.encode("a  b") == [ids["a"], ids["  "], ids["b"]]
+    assert TOKENIZER.encode("a▁▁b") == merged("a") + merged("▁▁b")
+    assert TOKENIZER.encode("a  ▁cat") == [ids["a"], ids["  "], *merged(" cat")]
+    assert TOKENIZER.encode("<tag>▁ \n\n") == [ids["<tag>"], *merged("  "), ids["\n\n"]]
+
+
 def test_control_tokens_print_nothing_unless_asked() -> None:
     id = pieces()[0].index("<|im_end|>")
     assert TOKENIZER.piece(id) == b""
