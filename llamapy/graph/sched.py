@@ -94,7 +94,7 @@ class Scheduler:
         for split in p.splits:
             for copy in split.inputs:
                 order += copy.dst
-                if self.n_copies > 1:  # a run before may still read them
+                if self.n_copies > 1:  # the run before may still read them
                     keep.update(copy.dst)
             order += split.nodes
         bufts = [buft for _, buft in self._allocator.targets]

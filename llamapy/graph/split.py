@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llamapy.graph.lives import VIEWS
 from llamapy.graph.placing import Copy, Placing, Split, Why
-from llamapy.graph.tensor import Tensor
+from llamapy.graph.tensor import INPUT, Tensor
 
 MAX_INPUTS = 30  # a split with more is cut: its copies all live at once
 
@@ -58,9 +58,11 @@ def _must_cut(split: Split, new: list[Tensor]) -> bool:
 
 
 def _copy(p: Placing, s: Tensor, b: int) -> Copy:
+    # Twins of a pipeline must share their place with nothing, before or after: INPUT and kept.
+    flags = INPUT if p.n_copies > 1 else 0
     dst = []
     for c in range(p.n_copies):
         name = f"{p.devices[b].name}#{s.name}#{c}"
-        dst.append(Tensor(s.type, s.ne, nb=s.nb, src=(s,), name=name))
+        dst.append(Tensor(s.type, s.ne, nb=s.nb, src=(s,), name=name, flags=flags))
         p.where[dst[c]] = Why(b, "5.copy")
     return Copy(s, dst, p.where[s].backend)

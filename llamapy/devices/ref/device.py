@@ -19,39 +19,40 @@ from llamapy.graph.tensor import Tensor
 
 
 class RefProgram:
-    """Nodes one after another; each result is rounded to its tensor's type."""
+    """Nodes one after another; each result is rounded to its tensor's type. Where operands lie is
+    settled here, not when it runs."""
 
     def __init__(self, nodes: list[Tensor], dtype: npt.DTypeLike) -> None:
-        self.nodes = [t for t in nodes if t.op not in VIEWS and t.n_elements]
         self._dtype = dtype
+        self._bound = [
+            (t, rows(t), [rows(s) for s in t.src])
+            for t in nodes
+            if t.op not in VIEWS and t.n_elements
+        ]
 
     def run(self) -> None:
-        for node in self.nodes:
+        for node, stored, operands in self._bound:
             try:
                 with np.errstate(all="ignore"):
-                    compute(node, self._dtype)
+                    compute(node, stored, operands, self._dtype)
             except Exception as e:
                 raise KernelError(f"{node.name} ({node.op}): {e}") from e
 
 
-def compute(node: Tensor, dtype: npt.DTypeLike) -> None:
-    """Read a node's sources where they are, and store what its op means."""
+def compute(node: Tensor, stored: Array, operands: list[Array], dtype: npt.DTypeLike) -> None:
+    """Store what a node's op means; all arrays are in stored form."""
     meaning = MEANING[node.op]
+    types = [s.type for s in node.src]
     if OPS[node.op].writes_src:
-        cache, new, ids = node.src
-        meaning(node, rows(cache), encode(_values(new, dtype), cache.type), rows(ids))
+        cache, new, ids = operands
+        meaning(node, cache, encode(decode(new, types[1], dtype), types[0]), ids)
         return
     if node.op == "get_rows":
-        table, ids = node.src
-        result = decode(meaning(node, rows(table), rows(ids)), table.type, dtype)
+        result = decode(meaning(node, *operands), types[0], dtype)
     else:
-        result = meaning(node, *(_values(s, dtype) for s in node.src))
-    stored = rows(node)
+        pairs = zip(operands, types, strict=True)
+        result = meaning(node, *(decode(o, type_, dtype) for o, type_ in pairs))
     stored[...] = encode(result, node.type).reshape(stored.shape)
-
-
-def _values(t: Tensor, dtype: npt.DTypeLike) -> Array:
-    return decode(rows(t), t.type, dtype)
 
 
 class RefDevice:

@@ -1,0 +1,185 @@
+"""Fusions: when they apply, when they must not, and that the bits stay."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from llamapy.base.types import F16, F32, I32, Type
+from llamapy.devices.null import NullBuffer, NullDevice
+from llamapy.devices.ref import RefDevice
+from llamapy.devices.ref.memory import encode, rows
+from llamapy.graph.cgraph import CGraph
+from llamapy.graph.fuse import RULES, fuse
+from llamapy.graph.ops import make, reshape, view
+from llamapy.graph.sched import Scheduler
+from llamapy.graph.tensor import INPUT, OUTPUT, Tensor
+from llamapy.graph.verify import faults
+
+DEVICE = NullDevice()
+
+
+def t(name: str, *ne: int, type_: Type = F32) -> Tensor:
+    shape = (*ne, 1, 1, 1, 1)
+    made = Tensor(type_, (shape[0], shape[1], shape[2], shape[3]), name=name)
+    made.buffer = NullBuffer([], DEVICE.default_buft, made.n_bytes, "weights")
+    return made
+
+
+def fused(*outputs: Tensor, off: tuple[str, ...] = ()) -> list[str]:
+    """Ops left after fusing."""
+    g = CGraph()
+    g.build_forward_expand(*outputs)
+    uid = g.uid
+    out = fuse(g, off)
+    assert out.uid != uid
+    assert faults(out.nodes, out.leafs) == []
+    counted = {n: 0 for n in (*out.nodes, *out.leafs)}
+    for node in out.nodes:
+        for s in node.src:
+            counted[s] += 1
+    assert out.uses == counted
+    return [n.op for n in out.nodes]
+
+
+X, ROW, W = t("x", 8, 4), t("row", 8), t("w", 8, 8)
+
+
+def norm(x: Tensor = X) -> Tensor:
+    return make("rms_norm", x, eps=1e-5)
+
+
+def product(x: Tensor = X) -> Tensor:
+    return make("mul_mat", W, x)
+
+
+def test_norm_and_weight_become_one_and_say_so() -> None:
+    n = norm()
+    n.name = "norm-0"
+    out = make("mul", n, ROW)
+    out.name = "attn_norm-0"
+    assert fused(out) == ["rms_norm"]
+    assert out.src == (X, ROW) and out.params["eps"] == 1e-5
+    assert out.params["fused"] == ("rms_norm norm-0", "mul attn_norm-0")
+    assert out.name == "attn_norm-0"
+
+
+@pytest.mark.parametrize("residual", [t("bias", 8), t("residual", 8, 4)])
+def test_matmul_takes_bias_or_residual(residual: Tensor) -> None:
+    p = product()
+    out = make("add", p, residual)
+    assert fused(out) == ["mul_mat"]
+    assert out.src == (W, X, residual)
+
+
+def test_a_residual_may_stand_first_a_bias_may_not() -> None:
+    residual = t("residual", 8, 4)
+    out = make("add", residual, product())
+    assert fused(out) == ["mul_mat"] and out.src == (W, X, residual)
+
+
+def test_of_two_matmuls_the_later_swallows_the_sum() -> None:
+    first, second = product(), product()
+    out = make("add", first, second)
+    assert fused(out) == ["mul_mat", "mul_mat"]
+    assert out.src == (W, X, first)
+
+
+def test_a_bias_and_a_residual_do_not_both_fit() -> None:
+    out = make("add", make("add", product(), t("bias", 8)), t("residual", 8, 4))
+    assert fused(out) == ["mul_mat", "add"]
+
+
+def not_fused() -> dict[str, tuple[Tensor, ...]]:
+    used_twice, seen, output, twice = norm(), norm(), norm(), product()
+    output.flags |= OUTPUT
+    viewed = product()
+    return {
+        "a second use": (make("mul", used_twice, ROW), make("silu", used_twice)),
+        "a view": (make("mul", seen, ROW), reshape(seen, 32)),
+        "an output": (make("mul", output, ROW),),
+        "a full weight": (make("mul", norm(), t("full", 8, 4)),),
+        "a half weight": (make("mul", norm(), t("half", 8, type_=F16)),),
+        "a short weight": (make("mul", norm(), t("short", 4)),),
+        "norm second": (make("mul", t("full", 8, 4), norm()),),
+        "weighted already": (make("mul", make("rms_norm", X, ROW, eps=0.0), ROW),),
+        "itself": (make("add", twice, twice),),
+        "an added column": (make("add", product(), t("col", 1, 4)),),
+        "a viewed product": (make("add", viewed, t("b", 8)), view(viewed, (8, 1), ())),
+        "an addend already": (make("add", make("mul_mat", W, X, ROW), t("r", 8, 4)),),
+        "a strided residual": (
+            make("add", product(), view(t("big", 32, 8), (8, 4), (128,), 0)),
+        ),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("case", not_fused())
+def test_not_fused(case: str) -> None:
+    outputs = not_fused()[case]
+    g = CGraph()
+    g.build_forward_expand(*outputs)
+    ops = [n.op for n in g.nodes]
+    if case == "a strided residual":  # rows are whole: the kernel walks them by their stride
+        assert fused(*outputs) == ["view", "mul_mat"]
+    else:
+        assert fused(*outputs) == ops
+
+
+def test_a_node_that_is_not_selected_is_not_swallowed() -> None:
+    n = norm()
+    g = CGraph()
+    g.build_forward_select([n, make("mul", n, ROW)], 0)
+    assert [node.op for node in fuse(g).nodes] == ["rms_norm", "mul"]
+
+
+def test_a_read_of_a_cache_is_not_moved_past_a_write() -> None:
+    cache = t("cache", 8, 16)
+    y = make("mul_mat", W, view(cache, (8, 4), ()))
+    g = CGraph()
+    g.build_forward_expand(y)
+    g.build_forward_expand(make("set_rows", cache, X, t("ids", 4, type_=I32)))
+    g.build_forward_expand(make("add", y, ROW))
+    assert [n.op for n in fuse(g).nodes] == ["view", "mul_mat", "set_rows", "add"]
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_each_rule_can_be_switched_off(rule: str) -> None:
+    def ops(*off: str) -> int:
+        return len(fused(make("add", make("mul_mat", W, make("mul", norm(), ROW)), ROW), off=off))
+
+    assert ops() == 2
+    assert ops(rule) == 3
+    assert ops(*RULES) == 4
+
+
+def test_the_fused_graph_gives_the_same_bits() -> None:
+    rng = np.random.default_rng(7)
+    values = {
+        "x": rng.standard_normal((5, 64)).astype(np.float32),
+        "row": rng.standard_normal(64).astype(np.float32),
+        "w": rng.standard_normal((64, 64)).astype(np.float32),
+        "bias": rng.standard_normal(64).astype(np.float32),
+    }
+
+    def run(off: tuple[str, ...]) -> tuple[int, bytes]:
+        given = {}
+        for name, a in values.items():
+            shape = (*a.shape[::-1], 1, 1, 1)[:4]
+            given[name] = Tensor(F32, shape, name=name, flags=INPUT)
+        x = given["x"]
+        h = make("mul", make("rms_norm", x, eps=1e-6), given["row"])
+        y = make("add", make("mul_mat", given["w"], h), given["bias"])
+        y = make("add", make("mul_mat", given["w"], make("silu", y)), x)
+        y.flags |= OUTPUT
+        g = CGraph()
+        g.build_forward_expand(y)
+        compiled = Scheduler([RefDevice(np.float32)]).compile(fuse(g, off))
+        for name, tensor in given.items():
+            tensor.buffer.write(tensor.offset_bytes, encode(values[name], F32))
+        compiled.run()
+        return len(compiled.order), rows(y).tobytes()
+
+    plain, bits = run(tuple(RULES))
+    fewer, same = run(())
+    assert (plain, fewer) == (7, 4)
+    assert bits == same
