@@ -22,8 +22,8 @@ class Progress:
     def __init__(self, label: str, unit: str = "", *, shown: bool = True) -> None:
         self._label, self._unit, self._shown = label, unit, shown
         self._terminal = is_terminal(sys.stderr)
-        self._start = time.monotonic()
-        self._last = self._start
+        self._start: float | None = None  # of the first update
+        self._last = 0.0
         self._width = 0
 
     def __enter__(self) -> Progress:
@@ -40,6 +40,8 @@ class Progress:
     def update(self, done: int, total: int) -> None:
         """`done` of `total` units; a line appears when it is due."""
         now = time.monotonic()
+        if self._start is None:
+            self._start = self._last = now
         first = self._last == self._start
         pause = FIRST_S if first and self._terminal else TERMINAL_S if self._terminal else PLAIN_S
         if not self._shown or now - self._last < pause:
