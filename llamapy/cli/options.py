@@ -11,6 +11,7 @@ import typer
 from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.base.paths import DEMO, KNOWN, find_model
+from llamapy.cli.streams import answer_to
 
 if TYPE_CHECKING:
     from llamapy.loader.place_flags import PlaceFlags
@@ -28,6 +29,23 @@ Model = Annotated[
     str | None,
     typer.Option("-m", "--model", metavar="FILE", help="GGUF file, or the name of a pulled model."),
 ]
+
+
+def _list_devices(asked: bool) -> None:
+    """Print the devices, best first, and end."""
+    if not asked:
+        return
+    from llamapy.base.threads import default_threads
+    from llamapy.devices.cpu import CpuDevice
+
+    with answer_to(None) as out:
+        for device in (CpuDevice(default_threads().n),):
+            free, total = device.memory()
+            out.write(
+                f"{device.name}: {device.description}"
+                f" ({total / 2**20:.0f} MiB, {free / 2**20:.0f} MiB free)\n"
+            )
+    raise typer.Exit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +71,12 @@ class ModelOptions:
         str | None,
         typer.Option("-dev", "--device", metavar="A,B", help="Devices to use; 'none': the CPU."),
     ] = None
+    list_devices: Annotated[
+        bool,
+        typer.Option(
+            "--list-devices", callback=_list_devices, is_eager=True, help="List them and end."
+        ),
+    ] = False
     split_mode: Annotated[
         str, typer.Option("-sm", "--split-mode", metavar="MODE", help="Over devices: layer, none.")
     ] = "layer"

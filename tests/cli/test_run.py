@@ -296,3 +296,9 @@ def test_without_a_model(
     assert "using the demo model" in capfd.readouterr().err
     assert options.resolve_model("demo") == tmp_path / paths.DEMO.file
     assert capfd.readouterr().err == ""
+
+
+def test_list_devices(capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", "--list-devices", "-m", "/no/such/file"]) == 0
+    out, err = capfd.readouterr()
+    assert err == "" and out.startswith("CPU: ") and out.endswith(" MiB free)\n")
