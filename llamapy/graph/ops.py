@@ -40,7 +40,7 @@ def same(srcs: tuple[Tensor, ...], p: Params) -> Result:
 def broadcast(srcs: tuple[Tensor, ...], p: Params) -> Result:
     """Source 1 is repeated along every axis in which source 0 is a multiple of it."""
     a, b = srcs
-    if any(b.ne[i] == 0 or a.ne[i] % b.ne[i] for i in range(4)):
+    if any(a.ne[i] % b.ne[i] if b.ne[i] else a.ne[i] for i in range(4)):
         raise ValueError(f"cannot repeat {list(b.ne)} to {list(a.ne)}")
     return a.type, a.ne
 

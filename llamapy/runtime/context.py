@@ -120,6 +120,8 @@ class Context:
 
     def n_past(self, seq_id: int = 0) -> int:
         """Tokens of a sequence so far: the position that its next token takes."""
+        if not 0 <= seq_id < self.params.n_seq_max:
+            raise UsageError(f"sequence {seq_id} is outside 0..{self.params.n_seq_max - 1}")
         return self.memory.pos_max(seq_id) + 1
 
     def decode(
@@ -235,8 +237,6 @@ class Context:
         next_pos: dict[int, int] = {}
         for pos, seqs in zip(batch.pos.tolist(), batch.seqs, strict=True):
             for seq in seqs:
-                if not 0 <= seq < self.params.n_seq_max:
-                    raise UsageError(f"sequence {seq} is outside 0..{self.params.n_seq_max - 1}")
                 want = next_pos.get(seq, -1)
                 want = self.n_past(seq) if want < 0 else want
                 if pos != want:
