@@ -4,14 +4,6 @@
  * set_rows  dst[:, ids[i, j, k], j, k] = rows[:, i, j, k]; ids repeat along axes 1 and 2
  * An id outside its table is LP_E_INDEX. Ids are i32. */
 
-enum { LP_T_F32 = 0, LP_T_F16 = 1 };
-
-LP_INLINE v16 lp_load_as(const char *p, int type, int n) {
-    if (type == LP_T_F16) {
-        return n == 16 ? v_load_f16((const uint16_t *)p) : v_load_f16_n((const uint16_t *)p, n);
-    }
-    return n == 16 ? v_load((const float *)p) : v_load_n((const float *)p, n);
-}
 LP_INLINE void lp_store_as(char *p, int type, v16 x, int n) {
     if (type == LP_T_F16) {
         v_store_f16_n((uint16_t *)p, x, n);
@@ -19,10 +11,6 @@ LP_INLINE void lp_store_as(char *p, int type, v16 x, int n) {
         v_store_n((float *)p, x, n);
     }
 }
-LP_INLINE int64_t lp_type_bytes(int type) {
-    return type == LP_T_F16 ? 2 : 4;
-}
-
 /* n values without gaps; dst and src do not overlap. */
 LP_INLINE void lp_copy_run(char *dst, int to, const char *src, int from, int64_t n) {
     if (to == from) {

@@ -4,45 +4,13 @@
  * over the original context (Peng et al. 2023, "YaRN", section 3). Plain C, no contraction, no
  * libm. */
 #include "kernels/row/rope_table.h"
-#include <string.h>
+#include "lp_double.h"
 
-#define LN2 0.693147180559945309417
 #define PI 3.14159265358979323846
 
 /* Parameters, in the order of the op's row. */
 enum { N_DIMS, MODE, N_CTX_ORIG, SECTIONS };
 enum { FREQ_BASE, FREQ_SCALE, EXT_FACTOR, ATTN_FACTOR, BETA_FAST, BETA_SLOW };
-
-/* x > 0, normal. atanh series of (m - 1) / (m + 1), m in [sqrt(1/2), sqrt(2)). */
-static double log_of(double x) {
-    uint64_t u;
-    memcpy(&u, &x, 8);
-    uint64_t low = UINT64_C(0x3fe6a09e667f3bcd); /* sqrt(1/2) */
-    int64_t e = (int64_t)(u - low) >> 52;
-    u -= (uint64_t)e << 52;
-    double m;
-    memcpy(&m, &u, 8);
-    double t = (m - 1.0) / (m + 1.0), t2 = t * t, sum = 0.0;
-    for (int k = 23; k >= 1; k -= 2) {
-        sum = sum * t2 + 1.0 / k;
-    }
-    return (double)e * LN2 + 2.0 * t * sum;
-}
-
-/* |x| < 700. */
-static double exp_of(double x) {
-    int64_t n = (int64_t)(x / LN2 + (x < 0 ? -0.5 : 0.5));
-    double r = x - (double)n * 0x1.62e42fefa38p-1; /* ln 2, upper part: the product is exact */
-    r -= (double)n * 0x1.ef35793c7673p-45;
-    double sum = 1.0;
-    for (int k = 14; k >= 1; k--) {
-        sum = 1.0 + sum * r / k;
-    }
-    uint64_t u = (uint64_t)(n + 1023) << 52;
-    double scale;
-    memcpy(&scale, &u, 8);
-    return sum * scale;
-}
 
 /* pi / 2 in 33 + 53 bits: errors stay below 1e-10 up to 2^20 and 1e-6 up to 2^31. NaN where the
  * quadrant itself is lost. */
@@ -68,16 +36,10 @@ static void sincos_of(double x, double *sin, double *cos) {
     *cos = (n + 1) & 2 ? -b : b;
 }
 
-/* |x| < 2^63. */
-static double floor_of(double x) {
-    double t = (double)(int64_t)x;
-    return t > x ? t - 1.0 : t;
-}
-
 /* The pair that turns `turns` times over the original context. */
 static double pair_turning(const struct lp_node *n, double turns) {
     double span = (double)n->ip[N_CTX_ORIG] / (turns * 2.0 * PI);
-    return (double)n->ip[N_DIMS] * log_of(span) / (2.0 * log_of(n->fp[FREQ_BASE]));
+    return (double)n->ip[N_DIMS] * lp_log_of(span) / (2.0 * lp_log_of(n->fp[FREQ_BASE]));
 }
 
 static int64_t pairs_of(const struct lp_node *n) {
@@ -94,9 +56,9 @@ static int open_yarn(struct lp_rope *r, const struct lp_node *n) {
         !(n->fp[BETA_SLOW] > 0.0)) {
         return LP_E_TYPES;
     }
-    r->mscale *= 1.0 + 0.1 * log_of(1.0 / r->freq_scale);
-    double low = floor_of(pair_turning(n, n->fp[BETA_FAST]));
-    double high = -floor_of(-pair_turning(n, n->fp[BETA_SLOW]));
+    r->mscale *= 1.0 + 0.1 * lp_log_of(1.0 / r->freq_scale);
+    double low = lp_floor_of(pair_turning(n, n->fp[BETA_FAST]));
+    double high = -lp_floor_of(-pair_turning(n, n->fp[BETA_SLOW]));
     r->low = low > 0.0 ? low : 0.0;
     r->high = high < (double)(r->n_dims - 1) ? high : (double)(r->n_dims - 1);
     return LP_OK;
@@ -126,7 +88,7 @@ int lp_rope_open(struct lp_rope *r, const struct lp_args *a, void *scratch) {
     }
     r->cos = (float *)(r->freqs + pairs);
     r->sin = r->cos + pairs;
-    double ratio = exp_of(-2.0 / (double)r->n_dims * log_of(n->fp[FREQ_BASE])), f = 1.0;
+    double ratio = lp_exp_of(-2.0 / (double)r->n_dims * lp_log_of(n->fp[FREQ_BASE])), f = 1.0;
     for (int64_t i = 0; i < pairs; i++) {
         r->freqs[i] = f;
         f *= ratio;

@@ -2,6 +2,7 @@
 #include "x8.h"
 #include "vec_avx512.h"
 #include "lp_math.h"
+#include "lp_load.h"
 #include "kernels/row/walk.h"
 #include "kernels/row/rope_table.h"
 #include "kernels/row/quant.h"

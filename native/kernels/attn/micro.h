@@ -1,0 +1,193 @@
+/* The inner loops of attention: dots of queries with keys, and sums of weighted values. */
+
+enum {
+    LP_BLOCK = 4,                   /* rows of a register block */
+    LP_KEYS = V_REGS >= 32 ? 2 : 1, /* registers of 16 keys beside them */
+    LP_DIMS = V_REGS >= 32 ? 4 : 1, /* registers of 16 elements of V beside them */
+    LP_WIDE = 16 * LP_KEYS,         /* keys of a panel of transposed K */
+};
+
+/* Accumulator i of the dots of LP_BLOCK rows with LP_WIDE keys. */
+LP_INLINE void lp_leaf(v16 *acc, const float *q, const float *panel, int64_t dk_pad, int64_t i) {
+#pragma GCC unroll 8
+    for (int c = 0; c < LP_BLOCK * LP_KEYS; c++) {
+        acc[c] = v_zero();
+    }
+    for (int64_t d = i; d < dk_pad; d += 16) {
+        v16 k[LP_KEYS];
+#pragma GCC unroll 2
+        for (int w = 0; w < LP_KEYS; w++) {
+            k[w] = v_load(panel + d * LP_WIDE + 16 * w);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < LP_BLOCK; r++) {
+            v16 x = v_set1(q[r * dk_pad + d]);
+#pragma GCC unroll 2
+            for (int w = 0; w < LP_KEYS; w++) {
+                acc[r * LP_KEYS + w] = v_fma(x, k[w], acc[r * LP_KEYS + w]);
+            }
+        }
+    }
+}
+LP_INLINE void lp_add_block(v16 *a, const v16 *b) {
+#pragma GCC unroll 8
+    for (int c = 0; c < LP_BLOCK * LP_KEYS; c++) {
+        a[c] = v_add(a[c], b[c]);
+    }
+}
+
+/* The canonical tree over accumulators: a[i] + a[i + 8], then + 4, + 2, + 1. */
+static __attribute__((noinline)) void lp_tree8(v16 *out, const float *q, const float *panel,
+                                               int64_t dk_pad, int64_t i) {
+    v16 a[LP_BLOCK * LP_KEYS], b[LP_BLOCK * LP_KEYS];
+    lp_leaf(a, q, panel, dk_pad, i);
+    lp_leaf(b, q, panel, dk_pad, i + 8);
+    lp_add_block(a, b);
+    memcpy(out, a, sizeof a);
+}
+LP_INLINE void lp_tree4(v16 *out, const float *q, const float *panel, int64_t dk_pad, int64_t i) {
+    v16 b[LP_BLOCK * LP_KEYS];
+    lp_tree8(out, q, panel, dk_pad, i);
+    lp_tree8(b, q, panel, dk_pad, i + 4);
+    lp_add_block(out, b);
+}
+LP_INLINE void lp_tree2(v16 *out, const float *q, const float *panel, int64_t dk_pad, int64_t i) {
+    v16 b[LP_BLOCK * LP_KEYS];
+    lp_tree4(out, q, panel, dk_pad, i);
+    lp_tree4(b, q, panel, dk_pad, i + 2);
+    lp_add_block(out, b);
+}
+/* Dots of LP_BLOCK rows with the keys of one panel. */
+static void lp_dots_panel(float *s, const float *q, const float *panel, int64_t dk_pad) {
+    v16 a[LP_BLOCK * LP_KEYS], b[LP_BLOCK * LP_KEYS];
+    lp_tree2(a, q, panel, dk_pad, 0);
+    lp_tree2(b, q, panel, dk_pad, 1);
+    lp_add_block(a, b);
+    for (int r = 0; r < LP_BLOCK; r++) {
+        for (int w = 0; w < LP_KEYS; w++) {
+            v_store(s + r * LP_TILE + 16 * w, a[r * LP_KEYS + w]);
+        }
+    }
+}
+
+/* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. */
+LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k, int type,
+                            int64_t dk_pad, int n_row) {
+    v16 part[LP_BLOCK][16];
+    int64_t size = lp_type_bytes(type);
+    for (int j = 0; j < 16; j += LP_KEYS) {
+        v16 acc[LP_BLOCK * LP_KEYS];
+#pragma GCC unroll 8
+        for (int c = 0; c < n_row * LP_KEYS; c++) {
+            acc[c] = v_zero();
+        }
+        for (int64_t d = 0; d < dk_pad; d += 16) {
+#pragma GCC unroll 2
+            for (int w = 0; w < LP_KEYS; w++) {
+                v16 x = lp_load_as(k[j + w] + d * size, type, 16);
+#pragma GCC unroll 4
+                for (int r = 0; r < n_row; r++) {
+                    acc[r * LP_KEYS + w] =
+                        v_fma(v_load(q + r * dk_pad + d), x, acc[r * LP_KEYS + w]);
+                }
+            }
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < n_row; r++) {
+#pragma GCC unroll 2
+            for (int w = 0; w < LP_KEYS; w++) {
+                part[r][j + w] = acc[r * LP_KEYS + w];
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < n_row; r++) {
+        v_store(s + r * LP_TILE, v_sum16(part[r]));
+    }
+}
+
+/* o[r][d] += p[r][j] v[j][d] for j in [from, to) in order, of n_dim registers of elements from
+ * element d0 on; n_row and n_dim are constants. */
+LP_INLINE void lp_values(float *o, const float *p, const char *const *v, int type, int64_t dv_pad,
+                         int64_t d0, int from, int to, int n_row, int n_dim) {
+    v16 acc[LP_BLOCK * LP_DIMS];
+    int64_t size = lp_type_bytes(type);
+    o += d0;
+#pragma GCC unroll 16
+    for (int c = 0; c < n_row * n_dim; c++) {
+        acc[c] = v_load(o + c / n_dim * dv_pad + 16 * (c % n_dim));
+    }
+    for (int j = from; j < to; j++) {
+        v16 x[LP_DIMS];
+#pragma GCC unroll 4
+        for (int d = 0; d < n_dim; d++) {
+            x[d] = lp_load_as(v[j] + (d0 + 16 * d) * size, type, 16);
+        }
+#pragma GCC unroll 4
+        for (int r = 0; r < n_row; r++) {
+            v16 w = v_set1(p[r * LP_TILE + j]);
+#pragma GCC unroll 4
+            for (int d = 0; d < n_dim; d++) {
+                acc[r * n_dim + d] = v_fma(w, x[d], acc[r * n_dim + d]);
+            }
+        }
+    }
+#pragma GCC unroll 16
+    for (int c = 0; c < n_row * n_dim; c++) {
+        v_store(o + c / n_dim * dv_pad + 16 * (c % n_dim), acc[c]);
+    }
+}
+
+/* The same for all elements. */
+LP_INLINE void lp_values_row(float *o, const float *p, const char *const *v, int type,
+                             int64_t dv_pad, int from, int to, int n_row) {
+    int64_t d = 0;
+    for (; d + 16 * LP_DIMS <= dv_pad; d += 16 * LP_DIMS) {
+        lp_values(o, p, v, type, dv_pad, d, from, to, n_row, LP_DIMS);
+    }
+    for (; d < dv_pad; d += 16) {
+        lp_values(o, p, v, type, dv_pad, d, from, to, n_row, 1);
+    }
+}
+static void lp_values_any(float *o, const float *p, const char *const *v, int type, int64_t dv_pad,
+                          int from, int to, int n_row) {
+    int f16 = type == LP_T_F16;
+    switch (n_row) {
+    case 1:
+        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 1)
+            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 1);
+        break;
+    case 2:
+        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 2)
+            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 2);
+        break;
+    case 3:
+        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 3)
+            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 3);
+        break;
+    default:
+        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 4)
+            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 4);
+    }
+}
+static void lp_dots_any(float *s, const float *q, const char *const *k, int type, int64_t dk_pad,
+                        int n_row) {
+    int f16 = type == LP_T_F16;
+    switch (n_row) {
+    case 1:
+        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 1)
+            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 1);
+        break;
+    case 2:
+        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 2)
+            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 2);
+        break;
+    case 3:
+        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 3)
+            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 3);
+        break;
+    default:
+        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 4)
+            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 4);
+    }
+}

@@ -1,0 +1,266 @@
+/* One tile: 64 places of one list for up to LP_ROWS rows of one kv head.
+ *
+ * Per row: s[j] = dot(q, k[j]) (16 accumulators along the head by fma, canonical tree, head padded
+ * with zeros) * scale; then cap * tanh(s / cap); then fma(slope, j - own, s). m = max over visible
+ * j in the order of four registers of 16, then the tree; p[j] = exp(s[j] - m); l = canonical sum of
+ * p; o[d] = fma over visible j in order of p[j] * v[j][d] from 0.
+ *
+ * Few rows read K and V where they lie (decode is bound by reading them); more rows pay for a tile
+ * that is widened to f32 once, K transposed so that a lane is a key and the tree needs no shuffles.
+ */
+
+static const int32_t lp_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+
+/* What a tile is made of. Places are counted from its start. */
+struct lp_tile {
+    int64_t start;               /* place 0 in the list */
+    int from, to;                /* places that some row may see */
+    int n_runs, run[LP_TILE][2]; /* stretches of places with a cell */
+    int before[LP_TILE + 1];     /* places with a cell below j */
+    int32_t present[LP_TILE];
+    const char *k[LP_TILE], *v[LP_TILE]; /* rows of K and V */
+};
+
+/* Find the cells of places [from, to) of tile `tile` of a list. */
+static int lp_tile_find(struct lp_tile *e, const struct lp_attn *t, int64_t kv_head, int64_t list,
+                        int64_t tile, int from, int to) {
+    const struct lp_node *n = t->args->n;
+    const struct lp_opnd *k = &n->src[LP_K], *v = &n->src[LP_V], *idx = &n->src[LP_IDX];
+    const char *ids = t->args->src[LP_IDX] + list * idx->nb[1];
+    e->start = tile * LP_TILE, e->from = from, e->to = to, e->n_runs = 0;
+    int count = 0;
+    for (int j = 0; j < LP_TILE; j++) {
+        int32_t cell = -1;
+        if (j >= from && j < to) {
+            memcpy(&cell, ids + (e->start + j) * idx->nb[0], 4);
+        }
+        if (cell < -1 || cell >= t->n_cells) {
+            return LP_E_INDEX;
+        }
+        e->before[j] = count;
+        e->present[j] = cell >= 0;
+        e->k[j] = e->v[j] = (const char *)t->zero;
+        if (cell >= 0) {
+            e->k[j] = t->args->src[LP_K] + kv_head * k->nb[1] + cell * k->nb[2];
+            e->v[j] = t->args->src[LP_V] + kv_head * v->nb[1] + cell * v->nb[2];
+            if (j == 0 || !e->present[j - 1]) {
+                e->run[e->n_runs++][0] = j;
+            }
+            e->run[e->n_runs - 1][1] = j + 1;
+            count++;
+        }
+    }
+    e->before[LP_TILE] = count;
+    return LP_OK;
+}
+
+/* Places of the tile that row r may see, and whether one of them has a cell. */
+LP_INLINE int lp_first(const struct lp_tile *e, const struct lp_attn *t, int64_t r) {
+    int64_t j = t->lo[r] - e->start;
+    return (int)(j < 0 ? 0 : j > LP_TILE ? LP_TILE : j);
+}
+LP_INLINE int lp_last(const struct lp_tile *e, const struct lp_attn *t, int64_t r) {
+    int64_t j = t->hi[r] - e->start;
+    return (int)(j < 0 ? 0 : j > LP_TILE ? LP_TILE : j);
+}
+LP_INLINE int lp_sees(const struct lp_tile *e, const struct lp_attn *t, int64_t r) {
+    int a = lp_first(e, t, r), b = lp_last(e, t, r);
+    return a < b && e->before[b] > e->before[a];
+}
+
+/* Row of `n` elements at p, widened and padded with zeros to a multiple of 16, at dst. */
+LP_INLINE void lp_widen(float *dst, const char *p, int type, int64_t n) {
+    int64_t size = lp_type_bytes(type);
+    for (int64_t d = 0; d < n; d += 16) {
+        v_store(dst + d, lp_load_as(p + d * size, type, n - d < 16 ? (int)(n - d) : 16));
+    }
+}
+
+/* K of places [first, last), multiples of 16, transposed: panel w holds keys LP_WIDE w .. of every
+ * element, [LP_TILE / LP_WIDE][dk_pad][LP_WIDE]. */
+LP_INLINE void lp_k_panels(const struct lp_tile *e, struct lp_attn *t, int type, int first,
+                           int last) {
+    int64_t size = lp_type_bytes(type);
+    for (int j = first; j < last; j += 16) {
+        float *panel = t->k + j / LP_WIDE * t->dk_pad * LP_WIDE + j % LP_WIDE;
+        for (int64_t d = 0; d < t->dk; d += 16) {
+            int m = t->dk - d < 16 ? (int)(t->dk - d) : 16;
+            v16 x[16];
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++) {
+                x[i] = lp_load_as(e->k[j + i] + d * size, type, m);
+            }
+            v_transpose16(x);
+#pragma GCC unroll 16
+            for (int i = 0; i < 16; i++) {
+                v_store(panel + (d + i) * LP_WIDE, x[i]);
+            }
+        }
+    }
+}
+
+/* V of places [first, last), widened, where its rows cannot be read as they are. */
+static void lp_v_rows(struct lp_tile *e, struct lp_attn *t, int type, int first, int last) {
+    for (int j = first; j < last; j++) {
+        float *row = t->v + j * t->dv_pad;
+        lp_widen(row, e->v[j], type, t->dv);
+        e->v[j] = (const char *)row;
+    }
+}
+static void lp_k_rows(struct lp_tile *e, struct lp_attn *t, int type, int first, int last) {
+    for (int j = first; j < last; j++) {
+        float *row = t->k + j * t->dk_pad;
+        lp_widen(row, e->k[j], type, t->dk);
+        e->k[j] = (const char *)row;
+    }
+}
+
+/* Raw dots of rows [r0, r1) with places [first, last), multiples of 16. */
+static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int k_type, int64_t r0, int64_t r1,
+                         int first, int last) {
+    int64_t dk = t->dk_pad;
+    if (r1 - r0 <= LP_BLOCK) {
+        int type = k_type;
+        if (t->dk != dk) {
+            lp_k_rows(e, t, k_type, first, last);
+            type = LP_T_F32;
+        }
+        for (int j = first; j < last; j += 16) {
+            lp_dots_any(t->s + r0 * LP_TILE + j, t->q + r0 * dk, e->k + j, type, dk,
+                        (int)(r1 - r0));
+        }
+        return;
+    }
+    if (k_type == LP_T_F16) {
+        lp_k_panels(e, t, LP_T_F16, first, last);
+    } else {
+        lp_k_panels(e, t, LP_T_F32, first, last);
+    }
+    for (int j = first / LP_WIDE * LP_WIDE; j < last; j += LP_WIDE) {
+        for (int64_t r = r0; r < r1; r += LP_BLOCK) {
+            lp_dots_panel(t->s + r * LP_TILE + j, t->q + r * dk, t->k + j * dk, dk);
+        }
+    }
+}
+
+/* Scores to p, in place, with m and l of row r. Places without a cell and places the row does not
+ * see count as minus infinity; of the others at least one is seen. */
+static void lp_soft_row(const struct lp_tile *e, struct lp_attn *t, int64_t r) {
+    float *s = t->s + r * LP_TILE;
+    int a = lp_first(e, t, r), b = lp_last(e, t, r);
+    int whole = a == 0 && b == LP_TILE && e->before[LP_TILE] == LP_TILE;
+    v16 x[4], top = v_set1(-V_INF);
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        x[i] = v_mul(v_load(s + 16 * i), v_set1(t->scale));
+        if (t->cap != 0.0f) {
+            x[i] = v_softcap(x[i], v_set1(t->cap));
+        }
+        i16v j = i_add(i_load(lp_lanes), i_set1(16 * i));
+        if (t->slope[r] != 0.0f) {
+            i16v far = i_add(j, i_set1((int32_t)(e->start - t->own[r])));
+            x[i] = v_fma(v_set1(t->slope[r]), v_from_i(far), x[i]);
+        }
+        if (!whole) {
+            m16 seen = m_and(i_gt(j, i_set1(a - 1)), i_gt(i_set1(b), j));
+            seen = m_and(seen, i_gt(i_load(e->present + 16 * i), i_set1(0)));
+            x[i] = v_sel(seen, x[i], v_set1(-V_INF));
+        }
+    }
+    top = v_max(v_max(v_max(x[0], x[1]), x[2]), x[3]);
+    float m = v_hmax(top);
+    v16 sum = v_zero();
+#pragma GCC unroll 4
+    for (int i = 0; i < 4; i++) {
+        x[i] = v_exp(v_sub(x[i], v_set1(m)));
+        sum = v_add(sum, x[i]);
+        v_store(s + 16 * i, x[i]);
+    }
+    t->m[r] = m;
+    t->l[r] = v_sum(sum);
+}
+
+/* Weighted values of n_row rows over the places [a, b) that all of them see. */
+static void lp_value_runs(const struct lp_tile *e, struct lp_attn *t, int type, int64_t r,
+                          int n_row, int a, int b) {
+    for (int i = 0; i < e->n_runs && e->run[i][0] < b; i++) {
+        int from = e->run[i][0] > a ? e->run[i][0] : a, to = e->run[i][1] < b ? e->run[i][1] : b;
+        if (from < to) {
+            lp_values_any(t->o + r * t->dv_pad, t->s + r * LP_TILE, e->v, type, t->dv_pad, from, to,
+                          n_row);
+        }
+    }
+}
+
+/* o of rows [r, r + n_row), n_row <= LP_BLOCK. What all of them see is computed together, what
+ * comes before and after it row by row: every row still adds its places in order. */
+static void lp_value_block(const struct lp_tile *e, struct lp_attn *t, int type, int64_t r,
+                           int n_row) {
+    int a = 0, b = LP_TILE, first[LP_BLOCK], last[LP_BLOCK];
+    for (int i = 0; i < n_row; i++) {
+        int sees = t->l[r + i] != 0.0f;
+        first[i] = sees ? lp_first(e, t, r + i) : 0;
+        last[i] = sees ? lp_last(e, t, r + i) : 0;
+        a = first[i] > a ? first[i] : a;
+        b = last[i] < b ? last[i] : b;
+    }
+    memset(t->o + r * t->dv_pad, 0, (size_t)(n_row * t->dv_pad) * 4);
+    if (a >= b) {
+        for (int i = 0; i < n_row; i++) {
+            lp_value_runs(e, t, type, r + i, 1, first[i], last[i]);
+        }
+        return;
+    }
+    for (int i = 0; i < n_row; i++) {
+        lp_value_runs(e, t, type, r + i, 1, first[i], a);
+    }
+    lp_value_runs(e, t, type, r, n_row, a, b);
+    for (int i = 0; i < n_row; i++) {
+        lp_value_runs(e, t, type, r + i, 1, b, last[i]);
+    }
+}
+
+/* m, l, o of rows [r0, r1), all of one list, for one tile. Rows that see nothing get m = -inf, l =
+ * 0. *any: whether some row sees something. */
+static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1, int64_t tile,
+                       int k_type, int v_type, int *any) {
+    struct lp_tile e = {.start = tile * LP_TILE};
+    int from = LP_TILE, to = 0;
+    for (int64_t r = r0; r < r1; r++) {
+        int a = lp_first(&e, t, r), b = lp_last(&e, t, r);
+        from = a < b && a < from ? a : from;
+        to = a < b && b > to ? b : to;
+    }
+    int status = lp_tile_find(&e, t, kv_head, t->list[r0], tile, from, to);
+    if (status) {
+        return status;
+    }
+    int64_t first_row = r1, last_row = r0;
+    for (int64_t r = r0; r < r1; r++) {
+        t->m[r] = -V_INF, t->l[r] = 0.0f;
+        if (lp_sees(&e, t, r)) {
+            first_row = r < first_row ? r : first_row;
+            last_row = r + 1;
+        }
+    }
+    *any = first_row < last_row;
+    if (!*any) {
+        return LP_OK;
+    }
+    lp_tile_dots(&e, t, k_type, first_row, last_row, from / 16 * 16, (to + 15) / 16 * 16);
+    for (int64_t r = first_row; r < last_row; r++) {
+        if (lp_sees(&e, t, r)) {
+            lp_soft_row(&e, t, r);
+        }
+    }
+    int type = v_type;
+    if (t->dv != t->dv_pad || (v_type != LP_T_F32 && last_row - first_row > LP_BLOCK)) {
+        lp_v_rows(&e, t, v_type, from, to);
+        type = LP_T_F32;
+    }
+    for (int64_t r = first_row; r < last_row; r += LP_BLOCK) {
+        int n_row = (int)(last_row - r < LP_BLOCK ? last_row - r : LP_BLOCK);
+        lp_value_block(&e, t, type, r, n_row);
+    }
+    return LP_OK;
+}

@@ -1,0 +1,193 @@
+"""Attention means softmax(q K^T) V over what each query sees (float64, by tolerance).
+
+Its bits do not depend on the batch, on where cells lie, on what else lies in the cache, or on
+being done in parts."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from cases_attn import DTYPES, Attention, attentions, cache, causal, make, queries
+from harness import Case, operand, result, row_of, run, values
+
+from llamapy.base.errors import KernelError
+from llamapy.ffi.lib import KernelRow, load
+
+TYPES = [("f32", "f32"), ("f16", "f16"), ("f16", "f32"), ("f32", "f16")]
+
+
+def isas() -> list[str]:
+    rows = [k for k in load().kernels if k.family == "flash_attn" and not k.need & ~load().features]
+    return sorted({k.isa for k in rows})
+
+
+def attend(a: Attention, isa: str = "scalar", n_threads: int = 1) -> np.ndarray:
+    """[n_tokens, n_head, n_embd_head_v]"""
+    row = row_of("flash_attn", _type(a.k), _type(a.v), isa)
+    n_tokens, n_head, _ = a.q.shape
+    raw = run(row.index, a.whole(), n_threads)
+    return values(raw, np.float32, (a.v.shape[2], n_head, n_tokens))
+
+
+def in_parts(a: Attention, isa: str) -> np.ndarray:
+    part = row_of("flash_attn_part", _type(a.k), _type(a.v), isa)
+    merge = row_of("flash_attn_merge", isa=isa)
+    case = a.parts()
+    parts = values(run(part.index, case, split_for=3), np.float32, case.dst.ne)
+    n_tokens, n_head, _ = a.q.shape
+    srcs = [operand(parts.copy())] + ([] if a.sinks is None else [operand(a.sinks)])
+    dst = result("f32", (a.v.shape[2] * n_head, n_tokens))
+    raw = run(merge.index, Case(srcs, dst))
+    return values(raw, np.float32, (a.v.shape[2], n_head, n_tokens))
+
+
+def _type(x: np.ndarray) -> str:
+    return {np.dtype(d): n for n, d in DTYPES.items()}[x.dtype]
+
+
+def slopes(n_head: int, max_bias: float) -> np.ndarray:
+    """Press et al. 2022."""
+    n2 = 2 ** int(np.log2(n_head))
+    m0, m1 = 2.0 ** (-max_bias / n2), 2.0 ** (-max_bias / 2 / n2)
+    return np.array([m0 ** (h + 1) if h < n2 else m1 ** (2 * (h - n2) + 1) for h in range(n_head)])
+
+
+def meaning(a: Attention) -> np.ndarray:
+    q, k, v = (x.astype(np.float64) for x in (a.q, a.k, a.v))
+    n_tokens, n_head, _ = q.shape
+    group = n_head // k.shape[1]
+    slope = slopes(n_head, a.max_bias) if a.max_bias else np.zeros(n_head)
+    out = np.zeros((n_tokens, n_head, v.shape[2]))
+    for t, (which, lo, hi, own) in enumerate(a.range):
+        places = np.arange(lo, hi)
+        places = places[a.idx[which, lo:hi] >= 0]
+        cells = a.idx[which, places]
+        for h in range(n_head):
+            s = k[cells, h // group] @ q[t, h] * a.scale
+            if a.softcap:
+                s = a.softcap * np.tanh(s / a.softcap)
+            s = s + slope[h] * (places - own)
+            top = max([*s, -1e30 if a.sinks is None else a.sinks[h]], default=-1e30)
+            p = np.exp(s - top)
+            total = p.sum() + (0.0 if a.sinks is None else np.exp(a.sinks[h] - top))
+            if total:
+                out[t, h] = (p / total) @ v[cells, h // group]
+    return out
+
+
+def _all(wtype: str, xtype: str) -> list[Attention]:
+    row: KernelRow = row_of("flash_attn", wtype, xtype)
+    rng = np.random.default_rng(11)
+    t = (DTYPES[wtype], DTYPES[xtype])
+    more = [
+        make(rng, t, (6, 3), (32, 48), 7, 70, 128, sinks=True, name="sinks"),
+        make(rng, t, (3, 1), (96, 96), 100, 0, 128, name="two blocks of rows"),
+        make(rng, t, (71, 1), (16, 16), 3, 20, 64, name="a group wider than a block"),
+    ]
+    return attentions(rng, row) + more
+
+
+@pytest.mark.parametrize("types", TYPES, ids=str)
+def test_scalar_means_softmax(types: tuple[str, str]) -> None:
+    for a in _all(*types):
+        got, want = attend(a), meaning(a)
+        # A weighted mean of v: errors of s pass through exp, so they count absolutely.
+        bound = 2e-6 * (1 + a.scale * 40) * np.abs(a.v.astype(np.float64)).max()
+        assert np.abs(got - want).max() < bound, (a.name, np.abs(got - want).max(), bound)
+
+
+@pytest.mark.parametrize("types", TYPES, ids=str)
+def test_parts_then_merge_equal_the_whole(types: tuple[str, str]) -> None:
+    for isa in isas():
+        for a in _all(*types):
+            assert np.array_equal(in_parts(a, isa), attend(a, isa)), (isa, a.name)
+
+
+@pytest.mark.parametrize("isa", isas())
+def test_one_batch_equals_one_query_at_a_time(isa: str) -> None:
+    for a in _all("f16", "f16"):
+        batch = attend(a, isa, n_threads=2)
+        for t in range(a.q.shape[0]):
+            one = dataclasses.replace(a, q=a.q[t : t + 1], range=a.range[t : t + 1])
+            assert np.array_equal(attend(one, isa)[0], batch[t]), (a.name, t)
+
+
+@pytest.mark.parametrize("isa", isas())
+def test_scattered_cells_equal_contiguous_ones(isa: str) -> None:
+    for a in _all("f16", "f32"):
+        flat = np.arange(a.idx.size, dtype=np.int32).reshape(a.idx.shape)
+        k = np.zeros((a.idx.size, *a.k.shape[1:]), a.k.dtype)
+        v = np.zeros((a.idx.size, *a.v.shape[1:]), a.v.dtype)
+        k[flat[a.idx >= 0]], v[flat[a.idx >= 0]] = a.k[a.idx[a.idx >= 0]], a.v[a.idx[a.idx >= 0]]
+        there = np.where(a.idx >= 0, flat, -1).astype(np.int32)
+        moved = dataclasses.replace(a, k=k, v=v, idx=there)
+        assert np.array_equal(attend(moved, isa), attend(a, isa)), a.name
+
+
+@pytest.mark.parametrize("isa", isas())
+def test_cells_out_of_sight_do_not_matter(isa: str) -> None:
+    """Cells of others, and places behind or before the range, hold NaN: the same bits."""
+    for a in _all("f16", "f16"):
+        seen = np.zeros(len(a.k), bool)
+        for which, lo, hi, _ in a.range:
+            cells = a.idx[which, lo:hi]
+            seen[cells[cells >= 0]] = True
+        k, v = a.k.copy(), a.v.copy()
+        k[~seen], v[~seen] = np.nan, np.nan
+        assert np.array_equal(attend(dataclasses.replace(a, k=k, v=v), isa), attend(a, isa)), a.name
+
+
+@pytest.mark.parametrize("isa", isas())
+def test_a_later_key_does_not_reach_an_earlier_query(isa: str) -> None:
+    rng = np.random.default_rng(3)
+    a = make(rng, (np.float16, np.float16), (4, 1), (64, 64), 30, 20, 64)
+    want = attend(a, isa)
+    k, v = a.k.copy(), a.v.copy()
+    k[a.idx[0, 40]], v[a.idx[0, 40]] = np.nan, np.inf
+    got = attend(dataclasses.replace(a, k=k, v=v), isa)
+    assert np.array_equal(got[:20], want[:20])
+    assert np.isnan(got[20:]).all()
+
+
+@pytest.mark.parametrize("isa", isas())
+def test_a_bad_index_or_range_is_refused(isa: str) -> None:
+    rng = np.random.default_rng(4)
+    a = make(rng, (np.float32, np.float32), (2, 1), (32, 32), 3, 20, 64)
+    n_cells = len(a.k)
+    for place, cell in ((0, n_cells), (22, -2), (5, 2**30)):
+        idx = a.idx.copy()
+        idx[0, place] = cell
+        with pytest.raises(KernelError):
+            attend(dataclasses.replace(a, idx=idx), isa)
+        with pytest.raises(KernelError):
+            in_parts(dataclasses.replace(a, idx=idx), isa)
+    for bad in ((1, 0, 5, 4), (-1, 0, 5, 4), (0, -1, 5, 4), (0, 5, 4, 4), (0, 0, 65, 4)):
+        ranges = a.range.copy()
+        ranges[1] = bad
+        with pytest.raises(KernelError):
+            attend(dataclasses.replace(a, range=ranges), isa)
+
+
+def test_a_query_that_sees_nothing_gives_zeros() -> None:
+    rng = np.random.default_rng(5)
+    a = make(rng, (np.float16, np.float16), (2, 1), (32, 32), 2, 20, 64)
+    a.range[:, 1] = a.range[:, 2] = 7
+    assert (attend(a) == 0).all()
+    a.sinks = np.ones(2, np.float32)
+    assert (attend(a) == 0).all()
+
+
+def test_long_context_stays_accurate() -> None:
+    """4096 places: 64 merges do not lose digits."""
+    rng = np.random.default_rng(6)
+    n = 4096
+    a = Attention(
+        queries(rng, 2, 4, 64),
+        cache(rng, n, 1, 64, np.float16),
+        cache(rng, n, 1, 64, np.float16),
+        rng.permutation(n).astype(np.int32)[None, :],
+        causal(2, n - 2),
+    )
+    assert np.abs(attend(a) - meaning(a)).max() < 1e-5
