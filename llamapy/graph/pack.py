@@ -8,13 +8,13 @@ On some random graphs it is the other way round, so `pack` tries both unless the
 
 from __future__ import annotations
 
-from bisect import insort
 from dataclasses import dataclass
 
 from llamapy.graph.lives import NEVER, Lives
 from llamapy.graph.pool import MAX_CHUNKS, Pool
 
 Spot = tuple[int, int]  # chunk, offset
+SPAN = 32  # steps: tensors that live no longer are filed by time
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,28 +80,58 @@ def _intervals(lives: Lives, entries: list[int]) -> list[_Interval]:
     return found
 
 
+class _Chunk:
+    """Placed intervals as (offset, end, born, dies). Those that live for a few steps are found by
+    when they live, so that a deep graph is not walked for every one of its tensors."""
+
+    def __init__(self, peak: int) -> None:
+        self.peak = peak
+        self._all: list[tuple[int, int, int, int]] = []
+        self._long: list[tuple[int, int, int, int]] = []
+        self._short: dict[int, list[tuple[int, int, int, int]]] = {}
+
+    def lowest_gap(self, v: _Interval) -> int:
+        """The lowest offset that is free during the whole life of `v`."""
+        near = self._long
+        if v.dies - v.born > SPAN:
+            near = self._all
+        else:
+            for when in range(v.born // SPAN, v.dies // SPAN + 1):
+                near = near + self._short.get(when, [])
+        offset = 0
+        for lo, hi, born, dies in sorted(near):
+            if born <= v.dies and v.born <= dies:
+                if offset + v.size <= lo:
+                    break
+                offset = max(offset, hi)
+        return offset
+
+    def place(self, v: _Interval, offset: int) -> None:
+        end = offset + v.size
+        row = (offset, end, v.born, v.dies)
+        self.peak = max(self.peak, end)
+        self._all.append(row)
+        if v.dies - v.born > SPAN:
+            self._long.append(row)
+            return
+        for when in range(v.born // SPAN, v.dies // SPAN + 1):
+            self._short.setdefault(when, []).append(row)
+
+
 def by_size(lives: Lives, entries: list[int], max_bytes: int) -> Packed:
     """The largest first, each at the lowest offset that is free during its whole life."""
-    placed: list[list[tuple[int, int, int, int]]] = []  # per chunk: offset, end, born, dies
+    chunks: list[_Chunk] = []
     spots: dict[int, Spot] = {}
-    peaks: list[int] = []
     for v in sorted(_intervals(lives, entries), key=lambda v: (-v.size, v.born)):
-        for chunk in range(MAX_CHUNKS):
-            if chunk == len(placed):
-                placed.append([])
-                peaks.append(v.size)
-            offset = 0
-            for lo, hi, born, dies in placed[chunk]:
-                if born <= v.dies and v.born <= dies:
-                    if offset + v.size <= lo:
-                        break
-                    offset = max(offset, hi)
-            if offset + v.size <= max(max_bytes, peaks[chunk]) or chunk == MAX_CHUNKS - 1:
+        for c in range(MAX_CHUNKS):
+            if c == len(chunks):
+                chunks.append(_Chunk(v.size))
+            offset = chunks[c].lowest_gap(v)
+            if offset + v.size <= max(max_bytes, chunks[c].peak) or c == MAX_CHUNKS - 1:
                 break
-        insort(placed[chunk], (offset, offset + v.size, v.born, v.dies))
-        peaks[chunk] = max(peaks[chunk], offset + v.size)
-        spots.update((k, (chunk, offset)) for k in v.entries)
-    return Packed(spots, peaks)
+        chunks[c].place(v, offset)
+        spots.update((k, (c, offset)) for k in v.entries)
+    return Packed(spots, [chunk.peak for chunk in chunks])
 
 
 def most_alive(lives: Lives, entries: list[int]) -> int:

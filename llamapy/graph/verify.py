@@ -23,7 +23,7 @@ def _last_reads(nodes: Sequence[Tensor], keep: Iterable[Tensor]) -> dict[Tensor,
     """Root -> the last step that reads it or a view of it. Outputs, and views that nobody reads,
     keep their root forever; so does a root that is missing here."""
     last: dict[Tensor, int] = {}
-    read = {s for t in nodes for s in t.src}
+    read = {r for t in nodes for s in t.src for r in (s, s.root)}
     for step, t in enumerate(nodes):
         if _executed(t):
             last.update((s.root, step) for s in t.src)
