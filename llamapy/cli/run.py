@@ -190,8 +190,6 @@ class _Answer:
     def give(self, interrupts: Interrupts) -> None:
         from llamapy.app.generate import generate
 
-        if self.show.display_prompt and self.as_text:
-            self.out.write(self.prompt)
         events = generate(
             self.model, self.prompt, self.settings, interrupted=lambda: interrupts.requested
         )
@@ -208,6 +206,8 @@ class _Answer:
         match event:
             case app.Started():
                 self.started = event
+                if self.show.display_prompt and self.as_text:
+                    self.out.write(self.prompt)
                 log.info(f"prompt {len(event.ids)} tokens, context {event.n_ctx}")
             case app.Prefill():
                 progress.update(event.done, event.total)
