@@ -57,7 +57,8 @@ class Scheduler:
         return self._allocator.n_grown
 
     def reserve(self, graph: CGraph) -> dict[str, int]:
-        """Make room for this worst case. Returns the bytes planned per device."""
+        """Make room for this worst case. Returns the bytes per device of the plan that holds for
+        it: its own, or one reserved before."""
         return self._allocator.by_device(self._allocator.reserve(self._lay_out(graph).lives))
 
     def compile(self, graph: CGraph) -> Compiled:
