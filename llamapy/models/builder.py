@@ -84,9 +84,10 @@ class Builder:
             )
         return self._groups[group]
 
-    def expand(self, x: Tensor) -> None:
-        """Put x and what it needs into the graph now: orders writes to the cache before reads."""
-        self.cgraph.build_forward_expand(x)
+    def expand(self, *xs: Tensor) -> None:
+        """Put xs and what they need into the graph now: writes to the cache before reads of it,
+        independent nodes next to each other."""
+        self.cgraph.build_forward_expand(*xs)
 
     def finish(self, logits: Tensor) -> None:
         """`logits` [n_vocab, n_outputs] end the graph. When no row is wanted they stay out of it,

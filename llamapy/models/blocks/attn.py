@@ -43,8 +43,7 @@ def store_and_attend(g: Builder, il: int, q: Tensor, k: Tensor, v: Tensor) -> Te
     n_kv, n_cells = hp.n_head_kv[il], cache.k.ne[1]
     cells_k = make("set_rows", cache.k, k, group.rows)
     cells_v = make("set_rows", cache.v, v, group.rows)
-    g.expand(g.name(cells_k, "cache_k_set", il))
-    g.expand(g.name(cells_v, "cache_v_set", il))
+    g.expand(g.name(cells_k, "cache_k_set", il), g.name(cells_v, "cache_v_set", il))
     out = make(
         "flash_attn",
         q,
@@ -70,14 +69,17 @@ def attention(
 ) -> Tensor:
     """Self-attention of layer `il`. x [n_embd, n_tokens] -> [n_embd, n_tokens]"""
     hp, n = g.hp, g.shape.n_tokens
-    q = reshape(linear(g, il, "attn_q", x), hp.n_embd_head_k, hp.n_head[il], n)
-    k = reshape(linear(g, il, "attn_k", x), hp.n_embd_head_k, hp.n_head_kv[il], n)
-    v = linear(g, il, "attn_v", x)
+    q, k, v = (linear(g, il, name, x) for name in ("attn_q", "attn_k", "attn_v"))
+    g.expand(q, k, v)  # side by side, so that they can be computed side by side
+    q = reshape(q, hp.n_embd_head_k, hp.n_head[il], n)
+    k = reshape(k, hp.n_embd_head_k, hp.n_head_kv[il], n)
     if qk_norm:
         q = rms_norm(g, q, g.layer(il, "attn_q_norm.weight"), "q_norm", il)
         k = rms_norm(g, k, g.layer(il, "attn_k_norm.weight"), "k_norm", il)
+        g.expand(q, k)
     q = g.name(rope(g, il, q, rope_mode, rope_factors), "q_rope", il)
     k = g.name(rope(g, il, k, rope_mode, rope_factors), "k_rope", il)
+    g.expand(q, k)
     out = store_and_attend(g, il, q, reshape(k, hp.n_embd_k_gqa(il), n), v)
     return linear(g, il, "attn_output", out)
 
