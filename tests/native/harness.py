@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -23,7 +25,8 @@ from llamapy.ffi.record import empty_nodes
 from llamapy.graph.ops import OPS
 from llamapy.graph.tensor import contiguous_nb
 
-GUARD = 64  # bytes before and after the memory of every operand
+GUARD = 64  # at least so many bytes of pattern before the memory of every operand
+_LIBC = ctypes.CDLL(None)
 _FILL = 0xA5
 _NUMPY = {"float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "int8": "i8"}
 
@@ -38,7 +41,7 @@ class Operand:
     nb: tuple[int, ...]
     data: np.ndarray
     offs: int = 0
-    align: int = 64
+    align: int = 4
 
 
 @dataclass
@@ -60,7 +63,7 @@ def _four(ne: Sequence[int]) -> tuple[int, int, int, int]:
     return (a, b, c, d)
 
 
-def operand(a: np.ndarray, align: int = 64) -> Operand:
+def operand(a: np.ndarray, align: int = 4) -> Operand:
     """A numpy array; its last axis is axis 0. A view keeps its strides and lies in a copy of the
     whole array it is a view of."""
     base = a
@@ -76,7 +79,7 @@ def operand(a: np.ndarray, align: int = 64) -> Operand:
     return Operand(BY_NAME[_NUMPY[a.dtype.name]], ne, tuple(nb), data, offs, align)
 
 
-def packed(raw: bytes | np.ndarray, type_name: str, ne: Sequence[int], align: int = 64) -> Operand:
+def packed(raw: bytes | np.ndarray, type_name: str, ne: Sequence[int], align: int = 4) -> Operand:
     """Contiguous bytes of any type."""
     type_, shape = BY_NAME[type_name], _four(ne)
     data = np.frombuffer(raw.tobytes() if isinstance(raw, np.ndarray) else raw, np.uint8)
@@ -109,20 +112,25 @@ def params(op: str, **given: Any) -> tuple[list[int], list[float]]:
 
 
 class _Memory:
-    """Guarded, aligned memory holding an operand's bytes."""
+    """An operand's bytes, the last of them at the end of a page; the next page cannot be read, so
+    that a kernel which reads on dies on the spot. Before them lies a pattern."""
 
     def __init__(self, o: Operand) -> None:
-        self.block = np.full(len(o.data) + 2 * GUARD + 4096, _FILL, np.uint8)
-        at = self.block.ctypes.data + GUARD
-        self.start = GUARD + (-at % o.align)
-        self.bytes = self.block[self.start : self.start + len(o.data)]
+        slack = -len(o.data) % o.align
+        room = -(-(len(o.data) + slack + GUARD) // mmap.PAGESIZE) * mmap.PAGESIZE
+        block = np.frombuffer(mmap.mmap(-1, room + mmap.PAGESIZE), np.uint8)
+        failed = _LIBC.mprotect(ctypes.c_void_p(block.ctypes.data + room), mmap.PAGESIZE, 0)
+        assert not failed, "mprotect"
+        self.block = block[:room]
+        self.block[:] = _FILL
+        self.start, self.end = room - slack - len(o.data), room - slack
+        self.bytes = self.block[self.start : self.end]
         self.bytes[:] = o.data
-        self.address = self.block.ctypes.data + self.start
+        self.address = block.ctypes.data + self.start
 
     def assert_guards(self, what: str) -> None:
-        end = self.start + len(self.bytes)
         assert (self.block[: self.start] == _FILL).all(), f"{what}: wrote before its memory"
-        assert (self.block[end:] == _FILL).all(), f"{what}: wrote behind its memory"
+        assert (self.block[self.end :] == _FILL).all(), f"{what}: wrote behind its memory"
 
 
 @cache
