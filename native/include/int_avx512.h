@@ -1,20 +1,19 @@
-/* The thin integer layer on AVX-512 F, BW, VL, DQ and VNNI. */
+/* The thin integer layer on AVX-512 F, BW, VL, DQ and VNNI; what it means: int_avx2.h. */
 #ifndef LP_INT_H
 #define LP_INT_H
 
 #include "int_x86.h"
 
-#define LP_ISA avx512vnni
-
-LP_FORCE b32 b32_bits(const void *p, int value) {
-    uint32_t bits;
-    memcpy(&bits, p, 4);
-    return _mm256_maskz_set1_epi8((__mmask32)bits, (char)value);
+LP_FORCE b32 b32_bits(const void *a, const void *b, int value) {
+    uint16_t low, high;
+    memcpy(&low, a, 2);
+    memcpy(&high, b, 2);
+    return _mm256_maskz_set1_epi8((__mmask32)(low | (uint32_t)high << 16), (char)value);
 }
 
-LP_FORCE i32x8 i8_dot(b32 w, b32 x, int off) {
+LP_FORCE i32x8 i8_dot(i32x8 acc, b32 w, b32 x, int off) {
     (void)off;
-    return _mm256_dpbusd_epi32(_mm256_setzero_si256(), w, x);
+    return _mm256_dpbusd_epi32(acc, w, x);
 }
 LP_FORCE int i8_dot_rest(int off) {
     return off;

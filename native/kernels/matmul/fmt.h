@@ -35,12 +35,15 @@ struct lp_fmt {
 };
 
 #ifdef LP_INT_H
-/* For the vector kernels. scales8: scales and minima of the 8 groups that start at block b (8
- * blocks of 32, or one of 256). sub: the 16 sub-scales of a block of 256. */
+/* For the vector kernels, which take eight rows at a time, row r and row r + 4 in one register.
+ * lanes: weights 16h..16h+15 (h = 0, 1) of group j of the blocks a and b, one in each half.
+ * scales8: b are the rows' blocks, ws[g] and wm[g] get the scales and minima of the g-th group from
+ * there, lane = row; n = 8, but fewer at the end of a row of blocks of 32.
+ * sub: s[i] gets sub-scale i (0..15) of the blocks b, lane = row. */
 struct lp_lanes {
-    b32 (*lanes)(const uint8_t *b, int j);
-    void (*scales8)(const uint8_t *b, f32x8 *ws, f32x8 *wm);
-    b16 (*sub)(const uint8_t *b);
+    b32 (*lanes)(const uint8_t *a, const uint8_t *b, int j, int h);
+    void (*scales8)(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm);
+    void (*sub)(const uint8_t *const *b, i32x8 *s);
 };
 #endif
 

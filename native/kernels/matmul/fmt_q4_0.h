@@ -25,13 +25,13 @@ static const struct lp_fmt lp_fmt_q4_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q4_0_lanes(const uint8_t *b, int j) {
+static inline b32 lp_q4_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     (void)j;
-    return b32_nibbles(b + 2);
+    return b32_nibbles(b32_two(a + 2, b + 2), h);
 }
-static inline void lp_q4_0_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
-    *ws = f8_halves(b, 18);
-    *wm = f8_zero();
+static inline void lp_q4_0_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+    (void)wm;
+    f8_halves(b, 18, n, ws);
 }
 static const struct lp_lanes lp_lanes_q4_0 = {lp_q4_0_lanes, lp_q4_0_scales8, NULL};
 #endif

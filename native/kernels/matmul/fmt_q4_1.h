@@ -23,12 +23,12 @@ static const struct lp_fmt lp_fmt_q4_1 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q4_1_lanes(const uint8_t *b, int j) {
+static inline b32 lp_q4_1_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     (void)j;
-    return b32_nibbles(b + 4);
+    return b32_nibbles(b32_two(a + 4, b + 4), h);
 }
-static inline void lp_q4_1_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
-    f8_half_pairs(b, 20, ws, wm);
+static inline void lp_q4_1_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+    f8_half_pairs(b, 20, n, ws, wm);
 }
 static const struct lp_lanes lp_lanes_q4_1 = {lp_q4_1_lanes, lp_q4_1_scales8, NULL};
 #endif

@@ -40,18 +40,30 @@ static const struct lp_fmt lp_fmt_q4_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q4_K_lanes(const uint8_t *b, int j) {
-    b32 p = b32_load(b + 16 + j / 2 * 32);
-    return b32_and(j & 1 ? b32_shr(p, 4) : p, b32_set1(15));
+LP_FORCE b32 lp_q4_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+    const int at = 16 + j / 2 * 32 + 16 * h;
+    return b32_nibbles(b32_two(a + at, b + at), j & 1);
 }
-LP_FORCE void lp_k_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
-    uint32_t s[3];
-    memcpy(s, b + 4, 12);
-    uint64_t sc_high = (s[2] & 0x0f0f0f0fu) | (s[0] >> 2 & 0x30303030u);
-    uint64_t m_high = (s[2] >> 4 & 0x0f0f0f0fu) | (s[1] >> 2 & 0x30303030u);
-    uint64_t sc = (s[0] & 0x3f3f3f3fu) | sc_high << 32, m = (s[1] & 0x3f3f3f3fu) | m_high << 32;
-    *ws = f8_mul(f8_set1(f8_half(b)), f8_from_u8(sc));
-    *wm = f8_neg(f8_mul(f8_set1(f8_half(b + 2)), f8_from_u8(m)));
+/* Lane = row; the four bytes of a word are four scales. */
+LP_FORCE void lp_k_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+    const i32x8 six = i8_set1(0x3f3f3f3f), four = i8_set1(0x0f0f0f0f), two = i8_set1(0x30303030);
+    b32 w[4];
+    for (int i = 0; i < 4; i++) {
+        w[i] = b32_two(b[i], b[i + 4]);
+    }
+    b32_transpose4(w);
+    const i32x8 s = w[1], m = w[2], both = w[3];
+    const i32x8 sc[2] = {i8_and(s, six), i8_or(i8_and(both, four), i8_and(i8_shr(s, 2), two))};
+    const i32x8 mc[2] = {i8_and(m, six),
+                         i8_or(i8_and(i8_shr(both, 4), four), i8_and(i8_shr(m, 2), two))};
+    f32x8 d, dmin;
+    (void)n;
+    f8_split(w[0], &d, &dmin);
+    dmin = f8_neg(dmin);
+    for (int j = 0; j < 8; j++) {
+        ws[j] = f8_mul(d, f8_from_i(i8_byte(sc[j / 4], j % 4)));
+        wm[j] = f8_mul(dmin, f8_from_i(i8_byte(mc[j / 4], j % 4)));
+    }
 }
 static const struct lp_lanes lp_lanes_q4_K = {lp_q4_K_lanes, lp_k_scales8, NULL};
 #endif

@@ -33,13 +33,14 @@ static const struct lp_fmt lp_fmt_q5_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q5_0_lanes(const uint8_t *b, int j) {
+static inline b32 lp_q5_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     (void)j;
-    return b32_or(b32_nibbles(b + 6), b32_bits(b + 2, 16));
+    return b32_or(b32_nibbles(b32_two(a + 6, b + 6), h),
+                  b32_bits(a + 2 + 2 * h, b + 2 + 2 * h, 16));
 }
-static inline void lp_q5_0_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
-    *ws = f8_halves(b, 22);
-    *wm = f8_zero();
+static inline void lp_q5_0_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+    (void)wm;
+    f8_halves(b, 22, n, ws);
 }
 static const struct lp_lanes lp_lanes_q5_0 = {lp_q5_0_lanes, lp_q5_0_scales8, NULL};
 #endif

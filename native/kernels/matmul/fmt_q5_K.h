@@ -22,10 +22,11 @@ static const struct lp_fmt lp_fmt_q5_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q5_K_lanes(const uint8_t *b, int j) {
-    b32 p = b32_load(b + 48 + j / 2 * 32), h = b32_load(b + 16);
-    b32 low = b32_and(j & 1 ? b32_shr(p, 4) : p, b32_set1(15));
-    return b32_or(low, b32_and(j > 4 ? b32_shr(h, j - 4) : b32_shl(h, 4 - j), b32_set1(16)));
+LP_FORCE b32 lp_q5_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+    const b32 low = lp_q4_K_lanes(a + 32, b + 32, j, h),
+              high = b32_two(a + 16 + 16 * h, b + 16 + 16 * h);
+    const b32 bit = j > 4 ? b32_shr(high, j - 4) : b32_shl(high, 4 - j);
+    return b32_or(low, b32_and(bit, b32_set1(16)));
 }
 static const struct lp_lanes lp_lanes_q5_K = {lp_q5_K_lanes, lp_k_scales8, NULL};
 #endif

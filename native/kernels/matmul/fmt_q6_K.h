@@ -32,19 +32,30 @@ static const struct lp_fmt lp_fmt_q6_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q6_K_lanes(const uint8_t *b, int j) {
-    b32 low = b32_load(b + j / 4 * 64 + j % 2 * 32), high = b32_load(b + 128 + j / 4 * 32);
-    int i = j % 4;
-    b32 pair = i < 2 ? b32_shl(high, 4 - 2 * i) : b32_shr(high, 2 * i - 4);
-    return b32_or(b32_and(i < 2 ? low : b32_shr(low, 4), b32_set1(15)),
-                  b32_and(pair, b32_set1(48)));
+LP_FORCE b32 lp_q6_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+    const int at = j / 4 * 64 + j % 2 * 32 + 16 * h, at_high = 128 + j / 4 * 32 + 16 * h, i = j % 4;
+    const b32 high = b32_two(a + at_high, b + at_high);
+    const b32 pair = i < 2 ? b32_shl(high, 4 - 2 * i) : b32_shr(high, 2 * i - 4);
+    return b32_or(b32_nibbles(b32_two(a + at, b + at), i / 2), b32_and(pair, b32_set1(48)));
 }
-LP_FORCE void lp_q6_K_scales8(const uint8_t *b, f32x8 *ws, f32x8 *wm) {
-    *ws = f8_set1(f8_half(b + 208));
-    *wm = f8_zero();
+LP_FORCE void lp_q6_K_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+    f32x8 low;
+    (void)n;
+    (void)wm;
+    f8_split(i8_last_words(b, 206), &low, &ws[0]);
+    for (int j = 1; j < 8; j++) {
+        ws[j] = ws[0];
+    }
 }
-LP_FORCE b16 lp_q6_K_sub(const uint8_t *b) {
-    return b16_load(b + 192);
+LP_FORCE void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
+    b32 w[4];
+    for (int i = 0; i < 4; i++) {
+        w[i] = b32_two(b[i] + 192, b[i + 4] + 192);
+    }
+    b32_transpose4(w);
+    for (int i = 0; i < 16; i++) {
+        s[i] = i8_signed_byte(w[i / 4], i % 4);
+    }
 }
 static const struct lp_lanes lp_lanes_q6_K = {lp_q6_K_lanes, lp_q6_K_scales8, lp_q6_K_sub};
 #endif

@@ -8,28 +8,25 @@
 #include "x8_rows.h"
 #include "panel.h"
 
-/* Group j of a block; at: the record of the group, moved to the first of the eight lanes. */
+/* The j-th group of those that were opened; at: its record, moved to the first of the eight lanes.
+ */
 LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
-                              const uint8_t *const *row, int64_t g, int j, f32x8 ws, f32x8 wm,
+                              const uint8_t *const *block, const struct lp_rows_scales *s, int j,
                               uint8_t *at) {
     b32 w[8];
-    lp_rows_lanes(f, l, row, g, j, w);
-    b32_transpose(w);
+    lp_rows_lanes(f, l, block, j, w);
+    b32_transpose4(w);
+    b32_transpose4(w + 4);
     for (int i = 0; i < 8; i++) {
         b32_store(at + i * LP_TILE_ROWS * 4, b32_panel(w[i], f->off));
     }
-    f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), ws);
+    f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), s->ws[j]);
     if (f->has_min) {
-        f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), wm);
+        f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), s->wm[j]);
     }
     if (f->has_sub) {
-        int32_t *s = (int32_t *)(at + lp_at_s(f, LP_TILE_ROWS));
-        for (int i = 0; i < 8; i++) {
-            struct lp_scales x;
-            f->scales(lp_block_of(f, row[i], g), j, &x);
-            s[i] = x.s[0];
-            s[LP_TILE_ROWS + i] = x.s[1];
-        }
+        i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)), s->sub[2 * j]);
+        i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)) + LP_TILE_ROWS, s->sub[2 * j + 1]);
     }
 }
 
@@ -37,20 +34,32 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
 LP_FORCE void lp_unpack8(const struct lp_fmt *f, const struct lp_lanes *l,
                          const uint8_t *const *row, int64_t n_group, uint8_t *at) {
     const int64_t record = lp_record_bytes(f, LP_TILE_ROWS);
-    f32x8 ws[8], wm[8];
+    const uint8_t *block[8];
+    struct lp_rows_scales s;
     int64_t g = 0;
     for (; g + 8 <= n_group; g += 8) {
-        lp_rows_scales8(f, l, row, g, ws, wm);
+        lp_rows_open(f, l, row, g, 8, block, &s);
 #pragma GCC unroll 1
         for (int j = 0; j < 8; j++) {
-            lp_unpack_group(f, l, row, g + j, lp_lane_group(f, j), ws[j], wm[j], at);
+            lp_unpack_group(f, l, block, &s, j, at);
             at += record;
         }
     }
-    for (; g < n_group; g++) {
-        lp_rows_scales1(f, row, g, ws, wm);
-        lp_unpack_group(f, l, row, g, 0, ws[0], wm[0], at);
-        at += record;
+    if (g < n_group) {
+        const int n = (int)(n_group - g);
+        lp_rows_open(f, l, row, g, n, block, &s);
+        for (int j = 0; j < n; j++) {
+            lp_unpack_group(f, l, block, &s, j, at);
+            at += record;
+        }
+    }
+}
+
+LP_FORCE void lp_half_sums(const int8_t *q, int32_t *half) {
+    half[0] = half[1] = 0;
+    for (int i = 0; i < 16; i++) {
+        half[0] += q[i];
+        half[1] += q[i + 16];
     }
 }
 
@@ -68,14 +77,14 @@ LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, 
         f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
     }
     if (f->has_sub && f->off) {
-        const i32x8 off = i8_set1(-f->off);
-        i32x8 p[8], low, high;
-        for (int i = 0; i < 8; i++) {
-            p[i] = i < n_group ? i8_dot(b32_set1(1), b32_load(q + i * 32), 0) : i8_set1(0);
+        for (int i = 0; i < n_group; i++) {
+            int32_t half[2];
+            lp_half_sums(q + i * 32, half);
+            for (int h = 0; h < 2; h++) {
+                half[h] *= -f->off;
+                memcpy(out + 64 + 32 * h + 4 * i, &half[h], 4);
+            }
         }
-        i8_half_sums(p, &low, &high);
-        i8_store((int32_t *)(out + 64), i8_mul(low, off));
-        i8_store((int32_t *)(out + 96), i8_mul(high, off));
     } else if (i8_dot_rest(f->off)) {
         i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-i8_dot_rest(f->off))));
     }

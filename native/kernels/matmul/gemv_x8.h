@@ -1,10 +1,12 @@
 /* Few columns: the weights are unpacked in registers, eight rows at a time, each row's bytes once.
- * The dot products of eight rows with a group are summed across lanes together, so that floats
- * accumulate with lane = row, in k order. */
+ * Products of eight rows with a group are summed across lanes together, so that floats accumulate
+ * with lane = row, in k order. */
 #ifndef LP_GEMV_X8_H
 #define LP_GEMV_X8_H
 
 #include "x8_rows.h"
+
+#define LP_AHEAD (8 << 10) /* bytes; 4 KiB to 16 KiB are alike on a Zen 4 */
 
 struct lp_col {
     const int8_t *q;
@@ -13,35 +15,55 @@ struct lp_col {
     f32x8 acc, accm;
 };
 
-/* Add group g of eight rows to a column. */
-LP_FORCE void lp_gemv_add(const struct lp_fmt *f, const b32 *w, const b32 *sub, f32x8 ws, f32x8 wm,
-                          int64_t g, struct lp_col *c) {
-    const b32 x = b32_load(c->q + g * 32);
-    i32x8 d[8], isum;
-    for (int i = 0; i < 8; i++) {
-        d[i] = f->has_sub ? i8_dot_sub(w[i], x, f->off, sub[i]) : i8_dot(w[i], x, f->off);
+/* Exact sums of a group of eight rows, lane = row. w as from lp_rows_lanes; s0, s1: sub-scales.
+ * What the lanes hold too much is where the sums start. */
+LP_FORCE i32x8 lp_gemv_isum(const struct lp_fmt *f, const b32 *w, i32x8 s0, i32x8 s1,
+                            const int8_t *q) {
+    const b32 x0 = b32_twice(q), x1 = b32_twice(q + 16), off = b32_set1(i8_dot_rest(f->off));
+    const i32x8 zero = i8_set1(0);
+    i32x8 d[8], start0 = zero, start1 = zero;
+    if (i8_dot_rest(f->off)) {
+        start0 = i8_sub(zero, i8_dot(zero, off, x0, 0));
+        start1 = i8_sub(f->has_sub ? zero : start0, i8_dot(zero, off, x1, 0));
     }
-    isum = i8_sums(d);
-    if (!f->has_sub && i8_dot_rest(f->off)) {
-        isum = i8_sub(isum, i8_set1(i8_dot_rest(f->off) * c->sum[g]));
+    for (int i = 0; i < 4; i++) {
+        d[i] = i8_dot(f->has_sub ? start0 : start1, w[i], x0, f->off);
+        d[i + 4] = i8_dot(f->has_sub ? start1 : d[i], w[i + 4], x1, f->off);
     }
-    c->acc = f8_fma(f8_mul(ws, f8_set1(c->d[g])), f8_from_i(isum), c->acc);
-    if (f->has_min) {
-        c->accm = f8_fma(wm, f8_set1(c->d[g] * (float)c->sum[g]), c->accm);
+    if (!f->has_sub) {
+        return i8_sums4(d + 4);
+    }
+    return i8_add(i8_mul(s0, i8_sums4(d)), i8_mul(s1, i8_sums4(d + 4)));
+}
+
+/* Add group g, the j-th of those that were opened, to every column. */
+LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
+                            const uint8_t *const *block, const struct lp_rows_scales *s, int64_t g,
+                            int j, const int n_col, struct lp_col *c) {
+    b32 w[8];
+    lp_rows_lanes(f, l, block, j, w);
+    for (int i = 0; i < n_col; i++) {
+        const i32x8 isum = lp_gemv_isum(f, w, s->sub[2 * j], s->sub[2 * j + 1], c[i].q + g * 32);
+        const f32x8 d = f8_set1(c[i].d[g]);
+        c[i].acc = f8_fma(f8_mul(s->ws[j], d), f8_from_i(isum), c[i].acc);
+        if (f->has_min) {
+            const f32x8 sum = f8_from_i(i8_set1(c[i].sum[g]));
+            c[i].accm = f8_fma(s->wm[j], f8_mul(d, sum), c[i].accm);
+        }
     }
 }
 
-LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
-                            const uint8_t *const *row, int64_t g, int j, f32x8 ws, f32x8 wm,
-                            const int n_col, struct lp_col *c) {
-    b32 w[8], sub[8];
-    lp_rows_lanes(f, l, row, g, j, w);
-    for (int i = 0; i < 8; i++) {
-        sub[i] = f->has_sub ? b32_sub_scales(l->sub(lp_block_of(f, row[i], g)), j) : w[i];
+/* Fetch n bytes into the second-level cache: the first level could hold few of them in flight. */
+LP_FORCE void lp_gemv_prefetch(const uint8_t *p, int64_t n) {
+    for (int64_t at = 0; at < n; at += 64) {
+        __builtin_prefetch(p + at, 0, 2);
     }
-    for (int i = 0; i < n_col; i++) {
-        lp_gemv_add(f, w, sub, ws, wm, g, &c[i]);
-    }
+}
+
+/* How far ahead of eight rows to fetch: a number of times their bytes, at least LP_AHEAD. */
+static inline int64_t lp_ahead(const struct lp_mm *t) {
+    const int64_t chunk = 8 * t->w_nb;
+    return chunk < LP_AHEAD ? lp_up(LP_AHEAD, chunk > 0 ? chunk : 1) : chunk;
 }
 
 /* Rows r.. (eight at most) of a task by its columns, n_col at most; the last one stands in for
@@ -49,10 +71,11 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
 LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
                        int64_t r, const int n_col) {
     const int64_t n_group = t->k / 32;
-    const uint8_t *row[8];
+    const int64_t unit = 8 * 256 / f->block * f->bytes, ahead = lp_ahead(t);
+    const uint8_t *row[8], *block[8];
     const int last = (int)(t->c1 - t->c0) - 1;
     struct lp_col c[LP_GEMV_COLS];
-    f32x8 ws[8], wm[8];
+    struct lp_rows_scales s;
     int64_t g = 0;
     lp_rows_at(t, r, row);
     for (int i = 0; i < n_col; i++) {
@@ -61,22 +84,27 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
             (struct lp_col){lp_x8_q(x), lp_x8_d(x, t->k), lp_x8_sum(x, t->k), f8_zero(), f8_zero()};
     }
     for (; g + 8 <= n_group; g += 8) {
-        lp_rows_scales8(f, l, row, g, ws, wm);
+        lp_rows_open(f, l, row, g, 8, block, &s);
+        lp_gemv_prefetch(row[0] + ahead + g / 8 * unit, unit);
         if (f->block == 256 && n_col == 1) {
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
-                lp_gemv_group(f, l, row, g + j, j, ws[j], wm[j], n_col, c);
+                lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
             }
         } else {
 #pragma GCC unroll 1
             for (int j = 0; j < 8; j++) {
-                lp_gemv_group(f, l, row, g + j, lp_lane_group(f, j), ws[j], wm[j], n_col, c);
+                lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
             }
         }
     }
-    for (; g < n_group; g++) {
-        lp_rows_scales1(f, row, g, ws, wm);
-        lp_gemv_group(f, l, row, g, 0, ws[0], wm[0], n_col, c);
+    if (g < n_group) {
+        const int n = (int)(n_group - g);
+        lp_rows_open(f, l, row, g, n, block, &s);
+        lp_gemv_prefetch(row[0] + ahead + g / 8 * unit, n * 8 * f->bytes);
+        for (int j = 0; j < n; j++) {
+            lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
+        }
     }
     for (int i = 0; i <= last; i++) {
         float v[8];
