@@ -21,7 +21,8 @@ Rule = Callable[[tuple[Tensor, ...], Params], Result]
 @dataclass(frozen=True, slots=True)
 class Op:
     """`params` are (name, kind) in the order in which lowering writes them: ints to `ip`, floats to
-    `fp`. A kind of `int*N` is a list of N ints. `in_place` lists the sources whose bytes the result
+    `fp`. A kind of `int*N` is a list of N ints; a `flag` (False when absent) and a `str` are for
+    whoever prepares the graph. `in_place` lists the sources whose bytes the result
     may take over: the kernel reads an element of them before it writes the same element."""
 
     name: str
@@ -92,6 +93,13 @@ def _glu_x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return X8, _glu(srcs, p)[1]
 
 
+def _x8_pair(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    x = srcs[0]
+    if x.ne[2] * x.ne[3] != 1:
+        raise ValueError(f"quant_act_pair takes rows [k, n], got {list(x.ne)}")
+    return X8, (x.ne[0], 2, x.ne[1], 1)
+
+
 def _from_params(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return srcs[0].type, p["ne"]
 
@@ -144,11 +152,13 @@ ROWS: tuple[Op, ...] = (
     Op("cpy", (1, 1), _to_type, (("type", "str"),)),  # contiguous copy in another type
     Op("get_rows", (2, 2), _get_rows),  # table, ids i32
     Op("set_rows", (3, 3), same, writes_src=True),  # cache, rows f32, ids i32
-    Op("mul_mat", (2, 3), _mul_mat, in_place=(2,)),  # weight, x, [addend]
+    # weight, x, [addend]. `precise`: the activation is not rounded to 8 bits.
+    Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"),), in_place=(2,)),
     # q, k, v, idx, range, [sinks]: see ARCHITECTURE.md, "Attention without masks"
     Op("flash_attn", (5, 6), _attention, _ATTENTION),
     # What the CPU device makes of the above when it prepares a split.
     Op("quant_act", (1, 1), _x8),
+    Op("quant_act_pair", (1, 1), _x8_pair),  # an activation, and what quantising it left
     Op("rms_norm_quant", (2, 2), _x8, (("eps", "float"),)),  # rms_norm with weight, then quant_act
     *(Op(f"{name}_quant", (1, 2), _glu_x8) for name in GLU),
     Op("flash_attn_part", (5, 5), _attention_parts, _ATTENTION),

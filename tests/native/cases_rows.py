@@ -124,6 +124,15 @@ def norm(out: str) -> Generator:
     return make
 
 
+def quant_act_pair(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for shape in ((1, 32), (3, 64), (2, 576), (1, 8224)):
+        x = gaps(rng, *shape, scale=10.0 ** float(rng.integers(-6, 6)))
+        out = result("x8", (shape[1], 2, shape[0]))
+        cases.append(Case([operand(x)], out, name=str(shape)))
+    return cases
+
+
 def quant_act(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
     for shape in ((1, 32), (3, 64), (2, 576), (2, 3, 96), (1, 8224)):
@@ -225,6 +234,7 @@ CASES: dict[str, Generator] = {
     "rms_norm": norm("f32"),
     "rms_norm_quant": norm("x8"),
     "quant_act": quant_act,
+    "quant_act_pair": quant_act_pair,
     "cpy": cpy,
     "set_rows": set_rows,
     "rope": rope,

@@ -145,3 +145,35 @@ def test_ids_outside_a_table_are_a_named_fault(cpu):
     out.name, out.flags = "rows", OUTPUT
     with pytest.raises(KernelError, match=r"rows.*row index"):
         run(cpu, ids, out, np.array([3, 8], np.int32))
+
+
+def product(
+    cpu: CpuDevice, n: int, *, precise: bool, addend: bool = False
+) -> tuple[Tensor, Tensor]:
+    x = Tensor(F32, (64, n, 1, 1), name="x", flags=INPUT)
+    bias = (weight(cpu, (96, 1), 9, F32),) if addend else ()
+    out = make("mul_mat", weight(cpu, (64, 96), 3), x, *bias, precise=precise)
+    out.name, out.flags = "out", OUTPUT
+    return x, out
+
+
+@pytest.mark.parametrize("addend", [False, True])
+def test_a_precise_matmul_has_the_same_bits_for_any_number_of_columns(cpu, addend):
+    values = np.random.default_rng(1).standard_normal((9, 64)).astype(np.float32)
+    whole = run(cpu, *product(cpu, 9, precise=True, addend=addend), values).reshape(9, 96)
+    for n in (1, 2, 3):
+        part = run(cpu, *product(cpu, n, precise=True, addend=addend), values[:n])
+        assert np.array_equal(part.reshape(n, 96), whole[:n])
+
+
+def test_a_precise_matmul_loses_a_hundredth_of_what_a_plain_one_loses(cpu):
+    values = np.random.default_rng(2).standard_normal((4, 64)).astype(np.float32)
+    w = weight(cpu, (64, 96), 3)
+    blocks = np.frombuffer(w.buffer.read(0, w.n_bytes), [("d", "<f2"), ("q", "i1", 32)])
+    exact = blocks["d"].astype(np.float64)[:, None] * blocks["q"]
+    want = values.astype(np.float64) @ exact.reshape(96, 64).T
+    error = {}
+    for precise in (False, True):
+        got = run(cpu, *product(cpu, 4, precise=precise), values).reshape(4, 96)
+        error[precise] = float(np.abs(got - want).max())
+    assert error[True] < error[False] / 100

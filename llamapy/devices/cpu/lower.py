@@ -82,13 +82,12 @@ def _params(node: Tensor) -> tuple[list[int], list[float]]:
     ints: list[int] = []
     floats: list[float] = []
     for name, kind in OPS[node.op].params:
-        value = node.params[name]
         if kind == "float":
-            floats.append(value)
+            floats.append(node.params[name])
         elif kind == "int":
-            ints.append(value)
+            ints.append(node.params[name])
         elif kind.startswith("int*"):
-            ints.extend(value)
+            ints.extend(node.params[name])
     return ints, floats
 
 

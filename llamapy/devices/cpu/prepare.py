@@ -3,7 +3,7 @@
 Quantised weights want quantised activations: one `quant_act` is put before all the matmuls that
 read the same activation, or joined to the norm or gate that made it. Attention of few queries over
 a long context is cut into parts so that all threads have work. The bits are those of the graph as
-built.
+built; a matmul marked `precise` takes its activation in two terms.
 """
 
 from __future__ import annotations
@@ -11,15 +11,50 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from llamapy.graph.ops import GLU, make
+from llamapy.graph.ops import GLU, make, reshape, view
 from llamapy.graph.tensor import OUTPUT, Tensor
 
+PAIR_COLUMNS = 2  # up to so many columns a precise matmul reads its weight once
 SPLIT_KV = 512  # places in a list from which attention of few queries is worth cutting
 _QUANT_OF = {"rms_norm": "rms_norm_quant", **{name: f"{name}_quant" for name in GLU}}
 
 
 def _wants_x8(node: Tensor) -> bool:
     return node.op == "mul_mat" and node.src[0].type.quantised and node.src[1].type.name == "f32"
+
+
+def _is_precise(node: Tensor) -> bool:
+    return bool(node.params.get("precise")) and node.src[1].n_rows == node.src[1].ne[1]
+
+
+def _precise(node: Tensor) -> list[Tensor]:
+    """Two products, of the activation in 8 bits and of what that leaves, added up: the error of one
+    with 16 bits. Few columns go through the weight side by side, many one product after the other;
+    each element is the same sum of the same two dots."""
+    w, x = node.src[:2]
+    k, n, m = x.ne[0], x.ne[1], w.ne[1]
+    pair = make("quant_act_pair", x)
+    if n <= PAIR_COLUMNS:
+        both = make("mul_mat", w, reshape(pair, k, 2 * n))  # [m, 2 n]
+        row = both.nb[1]
+        main, rest = (view(both, (m, n), (2 * row,), i * row) for i in (0, 1))
+        made = [pair, both]
+        total: tuple[Tensor, ...] = (main, rest)
+    else:
+        row = pair.nb[1]
+        main = make("mul_mat", w, view(pair, (k, n), (2 * row,)))
+        made = [pair, main]
+        total = (w, view(pair, (k, n), (2 * row,), row), main)
+    for t, part in zip(made, ("pair", "main"), strict=True):
+        t.name = f"{node.name} ({part})"
+    addend = node.src[2:]
+    op = "add" if n <= PAIR_COLUMNS else "mul_mat"
+    if addend:
+        made.append(make(op, *total))
+        made[-1].name = f"{node.name} (sum)"
+        op, total = "add", (made[-1], addend[0])
+    node.op, node.src, node.params = op, total, {"fused": ("mul_mat precise",)}
+    return [*made, node]
 
 
 def _uses(nodes: list[Tensor]) -> tuple[Counter[int], Counter[int]]:
@@ -29,7 +64,7 @@ def _uses(nodes: list[Tensor]) -> tuple[Counter[int], Counter[int]]:
     for node in nodes:
         for s in node.src:
             all_uses[id(s)] += 1
-        if _wants_x8(node):
+        if _wants_x8(node) and not _is_precise(node):
             x8_uses[id(node.src[1])] += 1
     return all_uses, x8_uses
 
@@ -54,6 +89,9 @@ def _quantise(nodes: list[Tensor], keep: Collection[int]) -> list[Tensor]:
             twin.name = f"{node.name} (x8)"
             made[key] = twin
             out.append(twin)
+            continue
+        if _wants_x8(node) and _is_precise(node):
+            out += _precise(node)
             continue
         if _wants_x8(node):
             x = node.src[1]

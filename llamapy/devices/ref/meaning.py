@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from llamapy.base.types import X8
 from llamapy.devices.ref.attention import flash_attn, flash_attn_merge, flash_attn_part
-from llamapy.devices.ref.memory import Array
+from llamapy.devices.ref.memory import Array, decode, x8_rows
 from llamapy.devices.ref.rope import rope
 from llamapy.graph.tensor import Tensor
 
@@ -121,6 +122,12 @@ def _identity(node: Tensor, x: Array) -> Array:
     return x
 
 
+def quant_act_pair(node: Tensor, x: Array) -> Array:
+    """[1, 1, n, k] -> [1, n, 2, k]: the values, and what rounding them to X8 leaves."""
+    rest = x - decode(x8_rows(x), X8, np.float64)
+    return np.stack([x[0, 0], rest[0, 0]], axis=1)[None]
+
+
 MEANING: dict[str, Meaning] = {
     "add": _binary(np.add),
     "sub": _binary(np.subtract),
@@ -136,6 +143,7 @@ MEANING: dict[str, Meaning] = {
     "rope": rope,
     "cpy": _identity,
     "quant_act": _identity,
+    "quant_act_pair": quant_act_pair,
     "get_rows": get_rows,
     "set_rows": set_rows,
     "mul_mat": mul_mat,

@@ -30,10 +30,12 @@ def only_outputs(g: Builder, *xs: Tensor) -> list[Tensor]:
 
 
 def head(g: Builder, x: Tensor) -> None:
-    """Final norm and output matrix (the embedding where the file has none of its own)."""
+    """Final norm and output matrix (the embedding where the file has none of its own), whose
+    activation is kept precise: what is rounded here goes into the logits undiminished."""
     x = rms_norm(g, x, g.weight("output_norm.weight"), "result_norm")
     w = g.maybe("output.weight")
-    logits = make("mul_mat", w if w is not None else g.weight("token_embd.weight"), x)
+    w = w if w is not None else g.weight("token_embd.weight")
+    logits = make("mul_mat", w, x, precise=True)
     if g.hp.final_softcap:
         logits = make("softcap", logits, cap=g.hp.final_softcap)
     g.finish(g.name(logits, "result_output"))

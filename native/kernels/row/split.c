@@ -65,6 +65,9 @@ ELEMENTS(cpy, PLAIN)
 ROWS(rms_norm)
 ROWS(rms_norm_quant)
 
+SPLIT(quant_act_pair, split_units, src[0], COSTLY)
+NO_SCRATCH(quant_act_pair)
+
 /* The rows that are written, not the cache they are written to. */
 SPLIT(set_rows, split_units, src[1], PLAIN)
 NO_SCRATCH(set_rows)
