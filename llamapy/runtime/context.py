@@ -149,15 +149,16 @@ class Context:
         return out
 
     def decode_steps(self, batch: Batch) -> Iterator[tuple[Ints, Logits]]:
-        """Ubatch by ubatch: rows of the result, and their logits. For progress on long prompts."""
+        """Ubatch by ubatch: rows of the result, and their logits, which are valid until the next
+        step. For progress on long prompts."""
         for ubatch in SPLIT["simple"](batch, self._n_ubatch):
             yield ubatch.order, self.process_ubatch(ubatch)
 
     # The loop.
 
     def process_ubatch(self, ubatch: Ubatch) -> Logits:
-        """One ubatch through the graph: [n_outputs, n_vocab]. A failed run leaves the memory's
-        books as they were."""
+        """One ubatch through the graph: [n_outputs, n_vocab], a view of the output buffer that the
+        next ubatch overwrites. A failed run leaves the memory's books as they were."""
         step = self.memory.begin(ubatch)
         step.apply()  # the one line that edits the cache's books
         try:
@@ -197,7 +198,7 @@ class Context:
             return np.empty((0, self.hp.n_vocab), np.float32)
         buffer, offset = built.logits.home()
         raw = buffer.read(offset, built.logits.n_bytes)
-        return np.frombuffer(raw, np.float32).reshape(n_outputs, self.hp.n_vocab).copy()
+        return np.frombuffer(raw, np.float32).reshape(n_outputs, self.hp.n_vocab)
 
     # Sizes and checks.
 
