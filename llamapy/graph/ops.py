@@ -174,6 +174,9 @@ def make(name: str, *srcs: Tensor, **params: Any) -> Tensor:
     op = OPS[name]
     if not op.n_src[0] <= len(srcs) <= op.n_src[1]:
         raise ValueError(f"{name} takes {op.n_src[0]} to {op.n_src[1]} sources, got {len(srcs)}")
+    for param, kind in op.params:
+        if kind == "flag":
+            params.setdefault(param, False)
     type_, ne = op.rule(srcs, params)
     if op.writes_src:
         return Tensor(

@@ -53,7 +53,8 @@ def _precise(node: Tensor) -> list[Tensor]:
         made.append(make(op, *total))
         made[-1].name = f"{node.name} (sum)"
         op, total = "add", (made[-1], addend[0])
-    node.op, node.src, node.params = op, total, {"fused": ("mul_mat precise",)}
+    node.op, node.src = op, total
+    node.params = {"precise": False, "fused": ("mul_mat precise",)}
     return [*made, node]
 
 
