@@ -161,7 +161,8 @@ static int lp_flash_attn_part(const struct lp_args *args, int64_t task, void *sc
     if (status) {
         return status;
     }
-    int64_t chunks = n->n_tasks / t.n_head_kv, kv_head = task / chunks, chunk = task % chunks;
+    int64_t chunks = n->n_tasks / t.n_head_kv;
+    int64_t kv_head = task % t.n_head_kv, chunk = task / t.n_head_kv;
     int64_t from = t.n_tiles * chunk / chunks, to = t.n_tiles * (chunk + 1) / chunks;
     for (int64_t r0 = 0; !status && r0 < t.n_rows; r0 += LP_ROWS) {
         int64_t rows = t.n_rows - r0 < LP_ROWS ? t.n_rows - r0 : LP_ROWS;

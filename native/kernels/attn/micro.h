@@ -70,9 +70,17 @@ static void lp_dots_panel(float *s, const float *q, const float *panel, int64_t 
     }
 }
 
-/* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. */
-LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k, int type,
-                            int64_t dk_pad, int n_row) {
+/* Ask for n bytes from p, which are read soon. */
+LP_INLINE void lp_ask(const char *p, int64_t n) {
+    for (int64_t i = 0; i < n; i += 64) {
+        __builtin_prefetch(p + i);
+    }
+}
+
+/* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. Meanwhile
+ * ahead[j], rows of ahead_bytes, are fetched. */
+LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k, int64_t dk_pad,
+                            const char *const *ahead, int64_t ahead_bytes, int type, int n_row) {
     v16 part[LP_BLOCK][16];
     int64_t size = lp_type_bytes(type);
     for (int j = 0; j < 16; j += LP_KEYS) {
@@ -80,6 +88,9 @@ LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k, int 
 #pragma GCC unroll 8
         for (int c = 0; c < n_row * LP_KEYS; c++) {
             acc[c] = v_zero();
+        }
+        for (int w = 0; w < LP_KEYS; w++) {
+            lp_ask(ahead[j + w], ahead_bytes);
         }
         for (int64_t d = 0; d < dk_pad; d += 16) {
 #pragma GCC unroll 2
@@ -106,29 +117,41 @@ LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k, int 
     }
 }
 
-/* o[r][d] += p[r][j] v[j][d] for j in [from, to) in order, of n_dim registers of elements from
- * element d0 on; n_row and n_dim are constants. */
-LP_INLINE void lp_values(float *o, const float *p, const char *const *v, int type, int64_t dv_pad,
-                         int64_t d0, int from, int to, int n_row, int n_dim) {
+/* What lp_values reads, beside o and p: rows of V, and rows to fetch meanwhile (or NULL). */
+struct lp_value_rows {
+    const char *const *v, *const *ahead;
+    int64_t dv_pad;
+    int from, to; /* places */
+};
+
+/* o[r][d] += p[r][j] v[j][d] for the places j in order, of n_dim registers of elements from element
+ * d0 on; type, n_row and n_dim are constants. */
+LP_INLINE void lp_values(float *o, const float *p, const struct lp_value_rows *x, int type,
+                         int64_t d0, int n_row, int n_dim) {
     v16 acc[LP_BLOCK * LP_DIMS];
-    int64_t size = lp_type_bytes(type);
+    int64_t size = lp_type_bytes(type), dv_pad = x->dv_pad;
+    const char *const *v = x->v, *const *ahead = x->ahead;
+    int to = x->to;
     o += d0;
 #pragma GCC unroll 16
     for (int c = 0; c < n_row * n_dim; c++) {
         acc[c] = v_load(o + c / n_dim * dv_pad + 16 * (c % n_dim));
     }
-    for (int j = from; j < to; j++) {
-        v16 x[LP_DIMS];
+    for (int j = x->from; j < to; j++) {
+        v16 y[LP_DIMS];
+        if (ahead) {
+            lp_ask(ahead[j] + d0 * size, 16 * n_dim * size);
+        }
 #pragma GCC unroll 4
         for (int d = 0; d < n_dim; d++) {
-            x[d] = lp_load_as(v[j] + (d0 + 16 * d) * size, type, 16);
+            y[d] = lp_load_as(v[j] + (d0 + 16 * d) * size, type, 16);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < n_row; r++) {
             v16 w = v_set1(p[r * LP_TILE + j]);
 #pragma GCC unroll 4
             for (int d = 0; d < n_dim; d++) {
-                acc[r * n_dim + d] = v_fma(w, x[d], acc[r * n_dim + d]);
+                acc[r * n_dim + d] = v_fma(w, y[d], acc[r * n_dim + d]);
             }
         }
     }
@@ -139,55 +162,47 @@ LP_INLINE void lp_values(float *o, const float *p, const char *const *v, int typ
 }
 
 /* The same for all elements. */
-LP_INLINE void lp_values_row(float *o, const float *p, const char *const *v, int type,
-                             int64_t dv_pad, int from, int to, int n_row) {
+LP_INLINE void lp_values_row(float *o, const float *p, const struct lp_value_rows *x, int type,
+                             int n_row) {
     int64_t d = 0;
-    for (; d + 16 * LP_DIMS <= dv_pad; d += 16 * LP_DIMS) {
-        lp_values(o, p, v, type, dv_pad, d, from, to, n_row, LP_DIMS);
+    for (; d + 16 * LP_DIMS <= x->dv_pad; d += 16 * LP_DIMS) {
+        lp_values(o, p, x, type, d, n_row, LP_DIMS);
     }
-    for (; d < dv_pad; d += 16) {
-        lp_values(o, p, v, type, dv_pad, d, from, to, n_row, 1);
-    }
-}
-static void lp_values_any(float *o, const float *p, const char *const *v, int type, int64_t dv_pad,
-                          int from, int to, int n_row) {
-    int f16 = type == LP_T_F16;
-    switch (n_row) {
-    case 1:
-        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 1)
-            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 1);
-        break;
-    case 2:
-        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 2)
-            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 2);
-        break;
-    case 3:
-        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 3)
-            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 3);
-        break;
-    default:
-        f16 ? lp_values_row(o, p, v, LP_T_F16, dv_pad, from, to, 4)
-            : lp_values_row(o, p, v, LP_T_F32, dv_pad, from, to, 4);
+    for (; d < x->dv_pad; d += 16) {
+        lp_values(o, p, x, type, d, n_row, 1);
     }
 }
-static void lp_dots_any(float *s, const float *q, const char *const *k, int type, int64_t dk_pad,
-                        int n_row) {
-    int f16 = type == LP_T_F16;
-    switch (n_row) {
-    case 1:
-        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 1)
-            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 1);
-        break;
-    case 2:
-        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 2)
-            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 2);
-        break;
-    case 3:
-        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 3)
-            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 3);
-        break;
-    default:
-        f16 ? lp_dots_rows(s, q, k, LP_T_F16, dk_pad, 4)
-            : lp_dots_rows(s, q, k, LP_T_F32, dk_pad, 4);
+#define LP_BY_ROWS(call, ...)                                                                      \
+    switch (n_row * 2 + (type == LP_T_F16)) {                                                      \
+    case 2:                                                                                        \
+        call(__VA_ARGS__, LP_T_F32, 1);                                                            \
+        break;                                                                                     \
+    case 3:                                                                                        \
+        call(__VA_ARGS__, LP_T_F16, 1);                                                            \
+        break;                                                                                     \
+    case 4:                                                                                        \
+        call(__VA_ARGS__, LP_T_F32, 2);                                                            \
+        break;                                                                                     \
+    case 5:                                                                                        \
+        call(__VA_ARGS__, LP_T_F16, 2);                                                            \
+        break;                                                                                     \
+    case 6:                                                                                        \
+        call(__VA_ARGS__, LP_T_F32, 3);                                                            \
+        break;                                                                                     \
+    case 7:                                                                                        \
+        call(__VA_ARGS__, LP_T_F16, 3);                                                            \
+        break;                                                                                     \
+    case 8:                                                                                        \
+        call(__VA_ARGS__, LP_T_F32, 4);                                                            \
+        break;                                                                                     \
+    default:                                                                                       \
+        call(__VA_ARGS__, LP_T_F16, 4);                                                            \
     }
+static void lp_values_any(float *o, const float *p, const struct lp_value_rows *x, int type,
+                          int n_row) {
+    LP_BY_ROWS(lp_values_row, o, p, x)
+}
+static void lp_dots_any(float *s, const float *q, const char *const *k, int64_t dk_pad,
+                        const char *const *ahead, int64_t ahead_bytes, int type, int n_row) {
+    LP_BY_ROWS(lp_dots_rows, s, q, k, dk_pad, ahead, ahead_bytes)
 }

@@ -126,13 +126,18 @@ int64_t lp_scratch_flash_attn(const struct lp_node *n) {
     return lp_attn_scratch_bytes(n);
 }
 
-/* A task of flash_attn_part: one kv head, a range of tiles. */
+/* A task of flash_attn_part: a range of tiles of one kv head. Ranges are short and their heads
+ * follow each other, so that the heads of a cell, which share its pages, are read at about one
+ * time. */
+enum { TILES_OF_TASK = 4 };
+
 int64_t lp_split_flash_attn_part(const struct lp_node *n, int n_threads) {
     struct lp_attn t;
     if (lp_attn_open(&t, n, NULL)) {
         return -1;
     }
-    int64_t wanted = (3 * (int64_t)n_threads + t.n_head_kv - 1) / t.n_head_kv;
+    int64_t wanted = most((2 * (int64_t)n_threads + t.n_head_kv - 1) / t.n_head_kv,
+                          (t.n_tiles + TILES_OF_TASK - 1) / TILES_OF_TASK);
     return t.n_rows ? t.n_head_kv * least(t.n_tiles, wanted) : 0;
 }
 int64_t lp_scratch_flash_attn_part(const struct lp_node *n) {

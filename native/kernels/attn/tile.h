@@ -19,7 +19,23 @@ struct lp_tile {
     int before[LP_TILE + 1];     /* places with a cell below j */
     int32_t present[LP_TILE];
     const char *k[LP_TILE], *v[LP_TILE]; /* rows of K and V */
+    int n_ahead;                         /* LP_TILE, or 0: nothing to fetch ahead */
+    const char *ahead[LP_TILE];          /* rows of K of the next tile */
 };
+
+/* The keys of the tile behind this one, where they are: a hint, so odd ids do not matter here. */
+static void lp_tile_ahead(struct lp_tile *e, const struct lp_attn *t, int64_t kv_head, int64_t list,
+                          int64_t tile) {
+    const struct lp_opnd *k = &t->args->n->src[LP_K], *idx = &t->args->n->src[LP_IDX];
+    const char *ids = t->args->src[LP_IDX] + list * idx->nb[1];
+    const char *keys = t->args->src[LP_K] + kv_head * k->nb[1];
+    e->n_ahead = (tile + 2) * LP_TILE <= t->n_places ? LP_TILE : 0;
+    for (int j = 0; j < e->n_ahead; j++) {
+        int32_t cell;
+        memcpy(&cell, ids + ((tile + 1) * LP_TILE + j) * idx->nb[0], 4);
+        e->ahead[j] = cell >= 0 && cell < t->n_cells ? keys + cell * k->nb[2] : keys;
+    }
+}
 
 /* Find the cells of places [from, to) of tile `tile` of a list. */
 static int lp_tile_find(struct lp_tile *e, const struct lp_attn *t, int64_t kv_head, int64_t list,
@@ -116,8 +132,8 @@ static void lp_k_rows(struct lp_tile *e, struct lp_attn *t, int type, int first,
 }
 
 /* Raw dots of rows [r0, r1) with places [first, last), multiples of 16. */
-static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int k_type, int64_t r0, int64_t r1,
-                         int first, int last) {
+static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int k_type, int64_t v_size,
+                         int64_t r0, int64_t r1, int first, int last) {
     int64_t dk = t->dk_pad;
     if (r1 - r0 <= LP_BLOCK) {
         int type = k_type;
@@ -126,8 +142,8 @@ static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int k_type, int64
             type = LP_T_F32;
         }
         for (int j = first; j < last; j += 16) {
-            lp_dots_any(t->s + r0 * LP_TILE + j, t->q + r0 * dk, e->k + j, type, dk,
-                        (int)(r1 - r0));
+            lp_dots_any(t->s + r0 * LP_TILE + j, t->q + r0 * dk, e->k + j, dk, e->v + j,
+                        t->dv * v_size, type, (int)(r1 - r0));
         }
         return;
     }
@@ -186,8 +202,8 @@ static void lp_value_runs(const struct lp_tile *e, struct lp_attn *t, int type, 
     for (int i = 0; i < e->n_runs && e->run[i][0] < b; i++) {
         int from = e->run[i][0] > a ? e->run[i][0] : a, to = e->run[i][1] < b ? e->run[i][1] : b;
         if (from < to) {
-            lp_values_any(t->o + r * t->dv_pad, t->s + r * LP_TILE, e->v, type, t->dv_pad, from, to,
-                          n_row);
+            struct lp_value_rows x = {e->v, e->n_ahead ? e->ahead : NULL, t->dv_pad, from, to};
+            lp_values_any(t->o + r * t->dv_pad, t->s + r * LP_TILE, &x, type, n_row);
         }
     }
 }
@@ -247,7 +263,11 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
     if (!*any) {
         return LP_OK;
     }
-    lp_tile_dots(&e, t, k_type, first_row, last_row, from / 16 * 16, (to + 15) / 16 * 16);
+    if (last_row - first_row <= LP_BLOCK) {
+        lp_tile_ahead(&e, t, kv_head, t->list[r0], tile);
+    }
+    lp_tile_dots(&e, t, k_type, lp_type_bytes(v_type), first_row, last_row, from / 16 * 16,
+                 (to + 15) / 16 * 16);
     for (int64_t r = first_row; r < last_row; r++) {
         if (lp_sees(&e, t, r)) {
             lp_soft_row(&e, t, r);
