@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -90,17 +91,22 @@ def write_logits(
         n_threads=s.n_threads,
         n_threads_batch=s.n_threads_batch,
     ) as ctx:
-        step = min(s.n_ubatch, s.n_batch)
-        for at in range(0, len(ids), step):
-            chunk = ids[at : at + step]
-            final = at + len(chunk) == len(ids)
-            asked = "all" if not s.last else "last" if final else "none"
-            rows = ctx.decode(chunk, logits=asked)  # [len(chunk), 1 or 0, n_vocab]
-            _check(rows, at)
-            out.write(np.ascontiguousarray(rows, "<f4").data)
-            yield Prefill(at + len(chunk), len(ids))
+        with getattr(ctx, "interruptible", nullcontext)():
+            for at, chunk, rows in _rows(ctx, ids, min(s.n_ubatch, s.n_batch), s.last):
+                _check(rows, at)
+                out.write(np.ascontiguousarray(rows, "<f4").data)
+                yield Prefill(at + len(chunk), len(ids))
         counters = ctx.counters
         yield Written(shape, plan.n_ctx, counters.built, counters.reused, ctx.isa, ctx.n_threads)
+
+
+def _rows(ctx: Any, ids: list[int], step: int, last: bool) -> Iterator[tuple[int, list[int], Any]]:
+    """Chunk by chunk: its place, its tokens, their logits `[n_outputs, n_vocab]`."""
+    for at in range(0, len(ids), step):
+        chunk = ids[at : at + step]
+        final = at + len(chunk) == len(ids)
+        asked = "all" if not last else "last" if final else "none"
+        yield at, chunk, ctx.decode(chunk, logits=asked)
 
 
 def _check(rows: Any, first: int) -> None:

@@ -33,6 +33,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("doctor", "llamapy.cli.doctor", "what this machine offers and what was chosen"),
 )
 
+INTERRUPTED = 130
 USAGE = "usage: llamapy COMMAND [OPTIONS]    (llamapy COMMAND --help lists its options)"
 EXIT_CODES = """exit codes:
   0 ok   1 internal fault   2 usage   3 model file   4 context too small   5 not enough memory
@@ -56,6 +57,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _dispatch(args)
         streams.flush_stdout()
     except LlamapyError as e:
+        if e.exit_code == INTERRUPTED:
+            raise KeyboardInterrupt from e
         log.error(e)
         return e.exit_code
     except BrokenPipeError:

@@ -160,6 +160,21 @@ def test_a_broken_pipe_ends_quietly_with_141() -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+def test_an_interrupted_computation_counts_as_an_interrupt(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    class Aborted(LlamapyError):
+        exit_code = 130
+
+    def fail(row: cli.Row, args: list[str]) -> int:
+        raise Aborted("broken off")
+
+    monkeypatch.setattr(cli, "_call", fail)
+    with pytest.raises(KeyboardInterrupt):
+        cli.main(["run"])
+    assert capfd.readouterr().err == ""
+
+
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 def test_an_interrupt_kills_by_its_signal() -> None:
     code = (
