@@ -85,11 +85,11 @@ class Sampler:
         _check(logits)
         if self._bias:
             c = add_bias(c, self._bias)
+            if c.logits.max() == -np.inf:
+                raise NumericError("no token is possible: bias and bans forbid every one")
         for step in self._steps:
             c = step(c)
         u = self._draw.next()
-        if c.logits.max() == -np.inf:
-            raise NumericError("no token is possible: logit bias or bans forbid every one")
         if self.params.greedy:
             return c.id(int(c.logits.argmax()))
         return self._mirostat.sample(c, u) if self._mirostat else filters.draw(c, u)

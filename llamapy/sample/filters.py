@@ -125,7 +125,7 @@ def xtc(
 def temperature(
     c: Candidates, temp: float, spread: float = 0.0, exponent: float = 1.0
 ) -> Candidates:
-    """Logits divided by `temp`; temp <= 0 keeps the most likely one only.
+    """Logits, less the highest, divided by `temp`; temp <= 0 keeps the most likely one only.
 
     `spread` > 0: the temperature is between temp - spread and temp + spread, by the entropy of the
     candidates relative to its maximum, to the power of `exponent`.
@@ -134,7 +134,9 @@ def temperature(
         temp = _dynamic(c.probs(), temp, spread, exponent)
     if temp <= 0:
         return top_k(c, 1)
-    return Candidates(c.logits / np.float32(temp), c.ids, c.sorted)
+    with np.errstate(over="ignore"):  # the highest is 0 then; others may fall to -inf
+        logits = (c.logits - c.logits.max()) / np.float32(max(temp, 1e-30))
+    return Candidates(logits, c.ids, c.sorted)
 
 
 def _dynamic(probs: Probs, temp: float, spread: float, exponent: float) -> float:

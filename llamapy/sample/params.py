@@ -126,7 +126,7 @@ def _words(low: float, high: float) -> str:
         return f"a finite number, {low:g} or more"
     if low == -_INF:
         return f"a number up to {high:g}"
-    return f"between {low:.20g} and {high:.20g}"
+    return f"between {low} and {high}"
 
 
 def parse_samplers(text: str) -> tuple[str, ...]:

@@ -11,7 +11,8 @@ import numpy as np
 from llamapy.sample.candidates import Candidates
 from llamapy.sample.params import SamplerParams
 
-_LOG_MAX = 88.7228391  # log of the largest float32
+_MAX = 1e30  # as good as a ban, yet far from the largest float32
+_LOG_MAX = math.log(_MAX)
 
 
 def add_bias(c: Candidates, bias: Mapping[int, float]) -> Candidates:
@@ -55,13 +56,12 @@ def dry(c: Candidates, window: Sequence[int], p: SamplerParams, breakers: Breake
     allowed = p.dry_allowed_length
     lengths = continuations(window, allowed, _reach(window, breakers))
     highest = _LOG_MAX / math.log(p.dry_base) if p.dry_base > 1.000001 else math.inf
-    return _subtract(
-        c,
-        {
-            id: p.dry_multiplier * p.dry_base ** min(length - allowed, highest)
-            for id, length in lengths.items()
-        },
-    )
+
+    def amount(length: int) -> float:
+        factor: float = p.dry_base ** min(length - allowed, highest)
+        return min(p.dry_multiplier * factor, _MAX)
+
+    return _subtract(c, {id: amount(length) for id, length in lengths.items()})
 
 
 def continuations(window: Sequence[int], allowed: int, reach: int) -> dict[int, int]:
