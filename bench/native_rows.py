@@ -91,8 +91,8 @@ def attention_jobs(rng: np.random.Generator) -> Iterator[Job]:
 
 
 def seconds(row: KernelRow, case: Case, n_threads: int) -> float:
-    """Best time of one node, of a plan that repeats it to drown the call. Of one thread, the time it
-    had a core: others on the machine count less."""
+    """Best time of one node, of a plan that repeats it to drown the call. For one thread it is the
+    time the thread had a core, so that others on the machine disturb it less."""
     clock = time.thread_time if n_threads == 1 else time.perf_counter
     repeat = 1
     while True:
