@@ -4,8 +4,8 @@
 
 #include "int_x86.h"
 
-/* The 16 bits at a, then the 16 at b: byte i is `value` where bit i is set, else 0. */
-LP_FORCE b32 b32_bits(const void *a, const void *b, int value) {
+/* x + `value` in byte i where bit i of the 16 at a, followed by the 16 at b, is set. */
+LP_FORCE b32 b32_add_bits(b32 x, const void *a, const void *b, int value) {
     int16_t bits[2];
     memcpy(&bits[0], a, 2);
     memcpy(&bits[1], b, 2);
@@ -15,7 +15,8 @@ LP_FORCE b32 b32_bits(const void *a, const void *b, int value) {
     __m256i both = _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_cvtsi32_si128(bits[0])),
                                            _mm_cvtsi32_si128(bits[1]), 1);
     __m256i spread = _mm256_and_si256(_mm256_shuffle_epi8(both, byte), bit);
-    return _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), _mm256_set1_epi8((char)value));
+    __m256i set = _mm256_and_si256(_mm256_cmpeq_epi8(spread, bit), b32_set1(value));
+    return _mm256_add_epi8(x, set);
 }
 
 /* Lane i: acc plus the sum of (w - off) * x over bytes 4i..4i+3, w unsigned, x in -127..127; all

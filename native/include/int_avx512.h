@@ -4,11 +4,11 @@
 
 #include "int_x86.h"
 
-LP_FORCE b32 b32_bits(const void *a, const void *b, int value) {
+LP_FORCE b32 b32_add_bits(b32 x, const void *a, const void *b, int value) {
     uint16_t low, high;
     memcpy(&low, a, 2);
     memcpy(&high, b, 2);
-    return _mm256_maskz_set1_epi8((__mmask32)(low | (uint32_t)high << 16), (char)value);
+    return _mm256_mask_add_epi8(x, low | (uint32_t)high << 16, x, b32_set1(value));
 }
 
 LP_FORCE i32x8 i8_dot(i32x8 acc, b32 w, b32 x, int off) {

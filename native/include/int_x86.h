@@ -157,20 +157,6 @@ LP_FORCE i32x8 i8_last_words(const uint8_t *const *b, int64_t at) {
     return _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(r[0], r[1]),
                                  _mm256_unpackhi_epi32(r[2], r[3]));
 }
-/* a[g], lane i: the f16 at b[i] + g * stride, g < n. */
-LP_FORCE void f8_halves(const uint8_t *const *b, int stride, int n, f32x8 *a) {
-    f32x8 rest;
-    for (int g = 0; g < n; g++) {
-        f8_split(i8_words(b, g * stride), &a[g], &rest);
-    }
-}
-/* The same for the two f16 there. */
-LP_FORCE void f8_half_pairs(const uint8_t *const *b, int stride, int n, f32x8 *a, f32x8 *c) {
-    for (int g = 0; g < n; g++) {
-        f8_split(i8_words(b, g * stride), &a[g], &c[g]);
-    }
-}
-
 /* Lane i (lane i + 4): the sum of the lower (upper) four lanes of d[i]. */
 LP_FORCE i32x8 i8_sums4(const i32x8 *d) {
     __m256i p =

@@ -20,6 +20,8 @@
 #include "lp_half.h"
 
 #define LP_FORCE static inline __attribute__((always_inline))
+/* Called once for many groups: a copy in every loop would only cost code and compile time. */
+#define LP_APART static __attribute__((noinline, unused))
 
 struct lp_scales {
     float ws, wm;
@@ -35,16 +37,27 @@ struct lp_fmt {
 };
 
 #ifdef LP_INT_H
-/* For the vector kernels, which take eight rows at a time, row r and row r + 4 in one register.
+/* For the vector kernels, which take eight rows at a time, row r and row r + 4 in one register; b
+ * are the rows' blocks, and lane = row in what follows.
  * lanes: weights 16h..16h+15 (h = 0, 1) of group j of the blocks a and b, one in each half.
- * scales8: b are the rows' blocks, ws[g] and wm[g] get the scales and minima of the g-th group from
- * there, lane = row; n = 8, but fewer at the end of a row of blocks of 32.
- * sub: s[i] gets sub-scale i (0..15) of the blocks b, lane = row. */
+ * scales: of blocks of 32. scales8: of blocks of 256, ws[j] and wm[j] for group j.
+ * sub: s[i] gets sub-scale i (0..15) of blocks of 256. */
 struct lp_lanes {
     b32 (*lanes)(const uint8_t *a, const uint8_t *b, int j, int h);
-    void (*scales8)(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm);
+    void (*scales)(const uint8_t *const *b, f32x8 *ws, f32x8 *wm);
+    void (*scales8)(const uint8_t *const *b, f32x8 *ws, f32x8 *wm);
     void (*sub)(const uint8_t *const *b, i32x8 *s);
 };
+
+/* Blocks that begin with f16 d, and with f16 d, m. */
+LP_FORCE void lp_half_pair(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
+    f8_split(i8_words(b, 0), ws, wm);
+}
+LP_FORCE void lp_half_alone(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
+    f32x8 rest;
+    lp_half_pair(b, ws, &rest);
+    *wm = f8_zero();
+}
 #endif
 
 /* The f16 at p, exactly. */

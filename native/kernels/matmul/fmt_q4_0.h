@@ -29,11 +29,10 @@ static inline b32 lp_q4_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h
     (void)j;
     return b32_nibbles(b32_two(a + 2, b + 2), h);
 }
-static inline void lp_q4_0_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
-    (void)wm;
-    f8_halves(b, 18, n, ws);
-}
-static const struct lp_lanes lp_lanes_q4_0 = {lp_q4_0_lanes, lp_q4_0_scales8, NULL};
+static const struct lp_lanes lp_lanes_q4_0 = {
+    .lanes = lp_q4_0_lanes,
+    .scales = lp_half_alone,
+};
 #endif
 
 #endif

@@ -27,10 +27,10 @@ static inline b32 lp_q4_1_lanes(const uint8_t *a, const uint8_t *b, int j, int h
     (void)j;
     return b32_nibbles(b32_two(a + 4, b + 4), h);
 }
-static inline void lp_q4_1_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
-    f8_half_pairs(b, 20, n, ws, wm);
-}
-static const struct lp_lanes lp_lanes_q4_1 = {lp_q4_1_lanes, lp_q4_1_scales8, NULL};
+static const struct lp_lanes lp_lanes_q4_1 = {
+    .lanes = lp_q4_1_lanes,
+    .scales = lp_half_pair,
+};
 #endif
 
 #endif

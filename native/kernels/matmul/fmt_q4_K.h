@@ -45,7 +45,7 @@ LP_FORCE b32 lp_q4_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     return b32_nibbles(b32_two(a + at, b + at), j & 1);
 }
 /* Lane = row; the four bytes of a word are four scales. */
-LP_FORCE void lp_k_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+LP_APART void lp_k_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     const i32x8 six = i8_set1(0x3f3f3f3f), four = i8_set1(0x0f0f0f0f), two = i8_set1(0x30303030);
     b32 w[4];
     for (int i = 0; i < 4; i++) {
@@ -57,7 +57,6 @@ LP_FORCE void lp_k_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm)
     const i32x8 mc[2] = {i8_and(m, six),
                          i8_or(i8_and(i8_shr(both, 4), four), i8_and(i8_shr(m, 2), two))};
     f32x8 d, dmin;
-    (void)n;
     f8_split(w[0], &d, &dmin);
     dmin = f8_neg(dmin);
     for (int j = 0; j < 8; j++) {
@@ -65,7 +64,10 @@ LP_FORCE void lp_k_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm)
         wm[j] = f8_mul(dmin, f8_from_i(i8_byte(mc[j / 4], j % 4)));
     }
 }
-static const struct lp_lanes lp_lanes_q4_K = {lp_q4_K_lanes, lp_k_scales8, NULL};
+static const struct lp_lanes lp_lanes_q4_K = {
+    .lanes = lp_q4_K_lanes,
+    .scales8 = lp_k_scales8,
+};
 #endif
 
 #endif

@@ -35,14 +35,13 @@ static const struct lp_fmt lp_fmt_q5_0 = {
 #ifdef LP_INT_H
 static inline b32 lp_q5_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     (void)j;
-    return b32_or(b32_nibbles(b32_two(a + 6, b + 6), h),
-                  b32_bits(a + 2 + 2 * h, b + 2 + 2 * h, 16));
+    const b32 low = b32_nibbles(b32_two(a + 6, b + 6), h);
+    return b32_add_bits(low, a + 2 + 2 * h, b + 2 + 2 * h, 16);
 }
-static inline void lp_q5_0_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
-    (void)wm;
-    f8_halves(b, 22, n, ws);
-}
-static const struct lp_lanes lp_lanes_q5_0 = {lp_q5_0_lanes, lp_q5_0_scales8, NULL};
+static const struct lp_lanes lp_lanes_q5_0 = {
+    .lanes = lp_q5_0_lanes,
+    .scales = lp_half_alone,
+};
 #endif
 
 #endif

@@ -26,13 +26,13 @@ static const struct lp_fmt lp_fmt_q5_1 = {
 #ifdef LP_INT_H
 static inline b32 lp_q5_1_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     (void)j;
-    return b32_or(b32_nibbles(b32_two(a + 8, b + 8), h),
-                  b32_bits(a + 4 + 2 * h, b + 4 + 2 * h, 16));
+    const b32 low = b32_nibbles(b32_two(a + 8, b + 8), h);
+    return b32_add_bits(low, a + 4 + 2 * h, b + 4 + 2 * h, 16);
 }
-static inline void lp_q5_1_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
-    f8_half_pairs(b, 24, n, ws, wm);
-}
-static const struct lp_lanes lp_lanes_q5_1 = {lp_q5_1_lanes, lp_q5_1_scales8, NULL};
+static const struct lp_lanes lp_lanes_q5_1 = {
+    .lanes = lp_q5_1_lanes,
+    .scales = lp_half_pair,
+};
 #endif
 
 #endif

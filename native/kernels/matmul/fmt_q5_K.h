@@ -28,7 +28,10 @@ LP_FORCE b32 lp_q5_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     const b32 bit = j > 4 ? b32_shr(high, j - 4) : b32_shl(high, 4 - j);
     return b32_or(low, b32_and(bit, b32_set1(16)));
 }
-static const struct lp_lanes lp_lanes_q5_K = {lp_q5_K_lanes, lp_k_scales8, NULL};
+static const struct lp_lanes lp_lanes_q5_K = {
+    .lanes = lp_q5_K_lanes,
+    .scales8 = lp_k_scales8,
+};
 #endif
 
 #endif

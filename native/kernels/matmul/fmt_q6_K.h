@@ -38,16 +38,15 @@ LP_FORCE b32 lp_q6_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     const b32 pair = i < 2 ? b32_shl(high, 4 - 2 * i) : b32_shr(high, 2 * i - 4);
     return b32_or(b32_nibbles(b32_two(a + at, b + at), i / 2), b32_and(pair, b32_set1(48)));
 }
-LP_FORCE void lp_q6_K_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
+LP_APART void lp_q6_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     f32x8 low;
-    (void)n;
     (void)wm;
     f8_split(i8_last_words(b, 206), &low, &ws[0]);
     for (int j = 1; j < 8; j++) {
         ws[j] = ws[0];
     }
 }
-LP_FORCE void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
+LP_APART void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
     b32 w[4];
     for (int i = 0; i < 4; i++) {
         w[i] = b32_two(b[i] + 192, b[i + 4] + 192);
@@ -57,7 +56,11 @@ LP_FORCE void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
         s[i] = i8_signed_byte(w[i / 4], i % 4);
     }
 }
-static const struct lp_lanes lp_lanes_q6_K = {lp_q6_K_lanes, lp_q6_K_scales8, lp_q6_K_sub};
+static const struct lp_lanes lp_lanes_q6_K = {
+    .lanes = lp_q6_K_lanes,
+    .scales8 = lp_q6_K_scales8,
+    .sub = lp_q6_K_sub,
+};
 #endif
 
 #endif

@@ -26,11 +26,10 @@ static inline b32 lp_q8_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h
     (void)j;
     return b32_xor(b32_two(a + 2 + 16 * h, b + 2 + 16 * h), b32_set1(128));
 }
-static inline void lp_q8_0_scales8(const uint8_t *const *b, int n, f32x8 *ws, f32x8 *wm) {
-    (void)wm;
-    f8_halves(b, 34, n, ws);
-}
-static const struct lp_lanes lp_lanes_q8_0 = {lp_q8_0_lanes, lp_q8_0_scales8, NULL};
+static const struct lp_lanes lp_lanes_q8_0 = {
+    .lanes = lp_q8_0_lanes,
+    .scales = lp_half_alone,
+};
 #endif
 
 #endif

@@ -14,15 +14,17 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
                               const uint8_t *const *block, const struct lp_rows_scales *s, int j,
                               uint8_t *at) {
     b32 w[8];
+    f32x8 ws, wm;
     lp_rows_lanes(f, l, block, j, w);
+    lp_rows_scale(f, l, block, s, j, &ws, &wm);
     b32_transpose4(w);
     b32_transpose4(w + 4);
     for (int i = 0; i < 8; i++) {
         b32_store(at + i * LP_TILE_ROWS * 4, b32_panel(w[i], f->off));
     }
-    f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), s->ws[j]);
+    f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), ws);
     if (f->has_min) {
-        f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), s->wm[j]);
+        f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), wm);
     }
     if (f->has_sub) {
         i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)), s->sub[2 * j]);
@@ -38,16 +40,17 @@ LP_FORCE void lp_unpack8(const struct lp_fmt *f, const struct lp_lanes *l,
     struct lp_rows_scales s;
     int64_t g = 0;
     for (; g + 8 <= n_group; g += 8) {
-        lp_rows_open(f, l, row, g, 8, block, &s);
+        lp_rows_open(f, l, row, g, block, &s);
 #pragma GCC unroll 1
         for (int j = 0; j < 8; j++) {
             lp_unpack_group(f, l, block, &s, j, at);
             at += record;
         }
     }
-    if (g < n_group) {
+    if (f->block == 32 && g < n_group) {
         const int n = (int)(n_group - g);
-        lp_rows_open(f, l, row, g, n, block, &s);
+        lp_rows_open(f, l, row, g, block, &s);
+#pragma GCC unroll 1
         for (int j = 0; j < n; j++) {
             lp_unpack_group(f, l, block, &s, j, at);
             at += record;

@@ -41,14 +41,16 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
                             const uint8_t *const *block, const struct lp_rows_scales *s, int64_t g,
                             int j, const int n_col, struct lp_col *c) {
     b32 w[8];
+    f32x8 ws, wm;
     lp_rows_lanes(f, l, block, j, w);
+    lp_rows_scale(f, l, block, s, j, &ws, &wm);
     for (int i = 0; i < n_col; i++) {
         const i32x8 isum = lp_gemv_isum(f, w, s->sub[2 * j], s->sub[2 * j + 1], c[i].q + g * 32);
         const f32x8 d = f8_set1(c[i].d[g]);
-        c[i].acc = f8_fma(f8_mul(s->ws[j], d), f8_from_i(isum), c[i].acc);
+        c[i].acc = f8_fma(f8_mul(ws, d), f8_from_i(isum), c[i].acc);
         if (f->has_min) {
             const f32x8 sum = f8_from_i(i8_set1(c[i].sum[g]));
-            c[i].accm = f8_fma(s->wm[j], f8_mul(d, sum), c[i].accm);
+            c[i].accm = f8_fma(wm, f8_mul(d, sum), c[i].accm);
         }
     }
 }
@@ -84,7 +86,7 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
             (struct lp_col){lp_x8_q(x), lp_x8_d(x, t->k), lp_x8_sum(x, t->k), f8_zero(), f8_zero()};
     }
     for (; g + 8 <= n_group; g += 8) {
-        lp_rows_open(f, l, row, g, 8, block, &s);
+        lp_rows_open(f, l, row, g, block, &s);
         lp_gemv_prefetch(row[0] + ahead + g / 8 * unit, unit);
         if (f->block == 256 && n_col == 1) {
 #pragma GCC unroll 8
@@ -98,10 +100,11 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
             }
         }
     }
-    if (g < n_group) {
+    if (f->block == 32 && g < n_group) {
         const int n = (int)(n_group - g);
-        lp_rows_open(f, l, row, g, n, block, &s);
+        lp_rows_open(f, l, row, g, block, &s);
         lp_gemv_prefetch(row[0] + ahead + g / 8 * unit, n * 8 * f->bytes);
+#pragma GCC unroll 1
         for (int j = 0; j < n; j++) {
             lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
         }

@@ -100,7 +100,7 @@ static inline int lp_mm_open(const struct lp_args *a, int64_t task, struct lp_mm
 }
 
 /* Store `count` results of column col, rows from r on, after adding the addend. */
-LP_FORCE void lp_mm_store(const struct lp_mm *t, int64_t r, int64_t count, int64_t col,
+LP_APART void lp_mm_store(const struct lp_mm *t, int64_t r, int64_t count, int64_t col,
                           const float *v) {
     char *dst = t->dst + col * t->dst_nb + r * 4;
     if (!t->add) {

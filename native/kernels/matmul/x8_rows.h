@@ -5,7 +5,7 @@
 #include "formats.h"
 #include "matmul.h"
 
-/* The scales of up to 8 groups of eight rows, lane = row. */
+/* The scales of a block of 256 of eight rows, lane = row. */
 struct lp_rows_scales {
     f32x8 ws[8], wm[8];
     i32x8 sub[16];
@@ -18,17 +18,35 @@ LP_FORCE void lp_rows_at(const struct lp_mm *t, int64_t r, const uint8_t **row) 
     }
 }
 
-/* The rows' blocks that hold group g, and the scales of n groups from there. */
+/* The rows' blocks that hold group g; of blocks of 256 the scales too. */
 LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
-                           const uint8_t *const *row, int64_t g, int n, const uint8_t **block,
+                           const uint8_t *const *row, int64_t g, const uint8_t **block,
                            struct lp_rows_scales *s) {
     for (int i = 0; i < 8; i++) {
         block[i] = lp_block_of(f, row[i], g);
     }
-    l->scales8(block, n, s->ws, s->wm);
+    if (f->block == 256) {
+        l->scales8(block, s->ws, s->wm);
+    }
     if (f->has_sub) {
         l->sub(block, s->sub);
     }
+}
+
+/* The scales of the j-th group after `block`. */
+LP_FORCE void lp_rows_scale(const struct lp_fmt *f, const struct lp_lanes *l,
+                            const uint8_t *const *block, const struct lp_rows_scales *s, int j,
+                            f32x8 *ws, f32x8 *wm) {
+    const uint8_t *b[8];
+    if (f->block == 256) {
+        *ws = s->ws[j];
+        *wm = s->wm[j];
+        return;
+    }
+    for (int i = 0; i < 8; i++) {
+        b[i] = block[i] + j * f->bytes;
+    }
+    l->scales(b, ws, wm);
 }
 
 /* w[4h + i]: weights 16h..16h+15 of rows i and i + 4, of the j-th group after `block`. */
