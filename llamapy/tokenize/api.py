@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 from llamapy.base.errors import FileError, UsageError
@@ -107,18 +107,20 @@ class Tokenizer(ABC):
             else:
                 ids += self._encode_part(part, after_special)
             after_special = isinstance(part, int)
-        return self._with_ends(ids) if add_special else ids
+        return self.with_ends(ids) if add_special else ids
 
     def specials_in(self, text: str | bytes) -> list[str]:
         """Texts of control tokens that stand in `text`: what `parse_special` would read as such."""
         return self._control_finder.found_in(as_text(text))
 
-    def _with_ends(self, ids: list[int]) -> list[int]:
-        if self.add_bos and self.bos is not None and ids[:1] != [self.bos]:
-            ids.insert(0, self.bos)
-        if self.add_eos and self.eos is not None and ids[-1:] != [self.eos]:
-            ids.append(self.eos)
-        return ids
+    def with_ends(self, ids: Sequence[int]) -> list[int]:
+        """`ids` with BOS before and EOS behind where the file asks for them and they lack."""
+        out = list(ids)
+        if self.add_bos and self.bos is not None and out[:1] != [self.bos]:
+            out.insert(0, self.bos)
+        if self.add_eos and self.eos is not None and out[-1:] != [self.eos]:
+            out.append(self.eos)
+        return out
 
     def _encode_part(self, text: str, after_special: bool) -> list[int]:
         """Ids of a stretch without special tokens; `text` is not empty and may hold escaped
@@ -167,9 +169,13 @@ class Tokenizer(ABC):
             found = self._pieces[id] = self._piece(self._check(id))
         return found if special or not self.vocab.is_control(id) else b""
 
+    def pieces(self, ids: Iterable[int], *, special: bool = False) -> list[bytes]:
+        """What each of `ids` adds to the text, in their order."""
+        return [self.piece(int(i), special) for i in ids]
+
     def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
-        """The bytes of `ids`, one after the other."""
-        return b"".join([self.piece(int(i), special) for i in ids])
+        """The text of `ids`."""
+        return b"".join(self.pieces(ids, special=special))
 
     @abstractmethod
     def _piece(self, id: int) -> bytes:

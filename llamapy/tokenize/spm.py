@@ -93,18 +93,16 @@ class SentencePiece(Tokenizer):
             return text if value is None else bytes([value])
         return text if type_ == CONTROL else text.replace(SPACE, b" ")
 
-    def decode(self, ids: Iterable[int], *, special: bool = False) -> bytes:
-        """The bytes of `ids`. The space that `encode` puts before a stretch of text is taken
-        off.
-        """
+    def pieces(self, ids: Iterable[int], *, special: bool = False) -> list[bytes]:
+        """As ever; the space that `encode` puts before a stretch of text is taken off again."""
         if not self.space_prefix:
-            return super().decode(ids, special=special)
-        out, after_special = [], True
+            return super().pieces(ids, special=special)
+        out, after_special = list[bytes](), True
         for id in map(int, ids):
             piece = self.piece(id, special)
             out.append(piece[1:] if after_special and piece[:1] == b" " else piece)
             after_special = self.is_control(id) or self.vocab.type[id] == USER_DEFINED
-        return b"".join(out)
+        return out
 
 
 def _rstrip_ids(keys: Keys, vocab: Vocab) -> frozenset[int]:
