@@ -157,6 +157,13 @@ LP_FORCE i32x8 i8_last_words(const uint8_t *const *b, int64_t at) {
     return _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(r[0], r[1]),
                                  _mm256_unpackhi_epi32(r[2], r[3]));
 }
+/* a's lower half, then b's; a's upper half, then b's. */
+LP_FORCE i32x8 i8_lower(i32x8 a, i32x8 b) {
+    return _mm256_permute2x128_si256(a, b, 0x20);
+}
+LP_FORCE i32x8 i8_upper(i32x8 a, i32x8 b) {
+    return _mm256_permute2x128_si256(a, b, 0x31);
+}
 /* Lane i (lane i + 4): the sum of the lower (upper) four lanes of d[i]. */
 LP_FORCE i32x8 i8_sums4(const i32x8 *d) {
     __m256i p =

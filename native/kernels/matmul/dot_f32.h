@@ -11,6 +11,7 @@
 /* A block of rows by columns whose accumulators fit the registers. */
 #define LP_DOT_ROWS (V_REGS >= 32 ? 4 : 2)
 #define LP_DOT_COLS (V_REGS >= 32 ? 4 : 2)
+#define LP_DOT_ALL (LP_DOT_ROWS * LP_DOT_COLS)
 
 /* How 16 weights, or n < 16 and zeros, are read. */
 struct lp_reader {
@@ -54,7 +55,7 @@ static const struct lp_reader lp_reader_bf16 = {2, lp_load_bf16, lp_load_bf16_n}
 LP_FORCE void lp_dot_step(const struct lp_reader *rd, const uint8_t *const *w, const char *const *x,
                           int64_t i, const int tail, int n, const int n_row, const int n_col,
                           v16 *acc) {
-    v16 a[LP_DOT_ROWS * LP_DOT_COLS];
+    v16 a[LP_DOT_ALL];
     for (int r = 0; r < n_row; r++) {
         const uint8_t *p = w[r] + i * rd->bytes;
         a[r] = tail ? rd->load_n(p, n) : rd->load(p);
@@ -81,10 +82,10 @@ LP_FORCE void lp_dot_sums(const v16 *acc, const int n, float *out) {
 /* Rows r.. by columns col.. of a task; the last row stands in for missing ones. */
 LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, int64_t r,
                            int64_t col, const int n_row, const int n_col) {
-    const uint8_t *w[LP_DOT_ROWS * LP_DOT_COLS];
+    const uint8_t *w[LP_DOT_ALL];
     const char *x[LP_DOT_COLS];
-    v16 acc[LP_DOT_ROWS * LP_DOT_COLS];
-    float out[LP_DOT_ROWS * LP_DOT_COLS];
+    v16 acc[LP_DOT_ALL];
+    float out[LP_DOT_ALL];
     int64_t i = 0;
     for (int j = 0; j < n_row; j++) {
         w[j] = t->w + (r + j < t->r1 ? r + j : t->r1 - 1) * t->w_nb;
@@ -119,9 +120,14 @@ LP_FORCE int lp_mul_mat_f32(const struct lp_reader *rd, const struct lp_args *a,
             lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, LP_DOT_COLS);
         }
     }
+    for (; col + 2 <= t.c1; col += 2) { /* as many accumulators, more rows */
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALL / 2) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ALL / 2, 2);
+        }
+    }
     for (; col < t.c1; col++) {
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ROWS * LP_DOT_COLS) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ROWS * LP_DOT_COLS, 1);
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALL) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ALL, 1);
         }
     }
     return LP_OK;

@@ -32,37 +32,33 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
-/* Eight rows into their lanes of a tile. */
+/* n groups (8, or the last ones of a row) of eight rows, from group g on. */
 LP_FORCE void lp_unpack8(const struct lp_fmt *f, const struct lp_lanes *l,
-                         const uint8_t *const *row, int64_t n_group, uint8_t *at) {
-    const int64_t record = lp_record_bytes(f, LP_TILE_ROWS);
+                         const uint8_t *const *row, int64_t g, int n, uint8_t *at) {
     const uint8_t *block[8];
     struct lp_rows_scales s;
-    int64_t g = 0;
-    for (; g + 8 <= n_group; g += 8) {
-        lp_rows_open(f, l, row, g, block, &s);
+    lp_rows_open(f, l, row, g, block, &s);
 #pragma GCC unroll 1
-        for (int j = 0; j < 8; j++) {
-            lp_unpack_group(f, l, block, &s, j, at);
-            at += record;
-        }
-    }
-    if (f->block == 32 && g < n_group) {
-        const int n = (int)(n_group - g);
-        lp_rows_open(f, l, row, g, block, &s);
-#pragma GCC unroll 1
-        for (int j = 0; j < n; j++) {
-            lp_unpack_group(f, l, block, &s, j, at);
-            at += record;
-        }
+    for (int j = 0; j < n; j++) {
+        lp_unpack_group(f, l, block, &s, j, at);
+        at += lp_record_bytes(f, LP_TILE_ROWS);
     }
 }
 
-LP_FORCE void lp_half_sums(const int8_t *q, int32_t *half) {
-    half[0] = half[1] = 0;
-    for (int i = 0; i < 16; i++) {
-        half[0] += q[i];
-        half[1] += q[i + 16];
+/* A tile of rows from row r on, 8 groups at a time so that the records being filled stay in the
+ * first-level cache; the next tile's bytes are fetched ahead. */
+LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
+                        int64_t r, uint8_t *at) {
+    const int64_t n_group = t->k / 32, unit = 256 / f->block * f->bytes;
+    for (int64_t g = 0; g < n_group; g += 8) {
+        const int n = f->block == 256 || n_group - g > 8 ? 8 : (int)(n_group - g);
+        for (int i = 0; i < LP_TILE_ROWS; i += 8) {
+            const uint8_t *row[8];
+            lp_rows_at(t, r + i, row);
+            lp_prefetch(row[0] + LP_TILE_ROWS * t->w_nb + g / 8 * unit * 8, unit * 8);
+            lp_unpack8(f, l, row, g, n, at + i * 4);
+        }
+        at += 8 * lp_record_bytes(f, LP_TILE_ROWS);
     }
 }
 
@@ -80,14 +76,14 @@ LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, 
         f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
     }
     if (f->has_sub && f->off) {
-        for (int i = 0; i < n_group; i++) {
-            int32_t half[2];
-            lp_half_sums(q + i * 32, half);
-            for (int h = 0; h < 2; h++) {
-                half[h] *= -f->off;
-                memcpy(out + 64 + 32 * h + 4 * i, &half[h], 4);
-            }
+        const i32x8 off = i8_set1(-f->off), zero = i8_set1(0);
+        i32x8 p[8];
+        for (int i = 0; i < 8; i++) {
+            p[i] = i < n_group ? i8_dot(zero, b32_set1(1), b32_load(q + i * 32), 0) : zero;
         }
+        const i32x8 a = i8_sums4(p), b = i8_sums4(p + 4); /* halves 0, then halves 1, of 4 groups */
+        i8_store((int32_t *)(out + 64), i8_mul(i8_lower(a, b), off));
+        i8_store((int32_t *)(out + 96), i8_mul(i8_upper(a, b), off));
     } else if (i8_dot_rest(f->off)) {
         i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-i8_dot_rest(f->off))));
     }
@@ -143,10 +139,8 @@ LP_FORCE void lp_gemm(const struct lp_fmt *f, const struct lp_lanes *l, const st
     uint8_t *panel = (uint8_t *)scratch + lp_up(lp_prep_bytes(t->k), 64);
     for (int64_t r = t->r0; r < t->r1; r += rows) {
         const int64_t end = r + rows < t->r1 ? r + rows : t->r1;
-        for (int64_t i = 0; i < lp_up(end - r, LP_TILE_ROWS); i += 8) {
-            const uint8_t *row[8];
-            lp_rows_at(t, r + i, row);
-            lp_unpack8(f, l, row, n_group, panel + i / LP_TILE_ROWS * tile + i % LP_TILE_ROWS * 4);
+        for (int64_t i = r; i < end; i += LP_TILE_ROWS) {
+            lp_unpack(f, l, t, i, panel + (i - r) / LP_TILE_ROWS * tile);
         }
         lp_gemm_panel(f, t, r, end, panel, scratch);
     }

@@ -55,13 +55,6 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
-/* Fetch n bytes into the second-level cache: the first level could hold few of them in flight. */
-LP_FORCE void lp_gemv_prefetch(const uint8_t *p, int64_t n) {
-    for (int64_t at = 0; at < n; at += 64) {
-        __builtin_prefetch(p + at, 0, 2);
-    }
-}
-
 /* How far ahead of eight rows to fetch: a number of times their bytes, at least LP_AHEAD. */
 static inline int64_t lp_ahead(const struct lp_mm *t) {
     const int64_t chunk = 8 * t->w_nb;
@@ -87,7 +80,7 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
     }
     for (; g + 8 <= n_group; g += 8) {
         lp_rows_open(f, l, row, g, block, &s);
-        lp_gemv_prefetch(row[0] + ahead + g / 8 * unit, unit);
+        lp_prefetch(row[0] + ahead + g / 8 * unit, unit);
         if (f->block == 256 && n_col == 1) {
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
@@ -103,7 +96,7 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
     if (f->block == 32 && g < n_group) {
         const int n = (int)(n_group - g);
         lp_rows_open(f, l, row, g, block, &s);
-        lp_gemv_prefetch(row[0] + ahead + g / 8 * unit, n * 8 * f->bytes);
+        lp_prefetch(row[0] + ahead + g / 8 * unit, n * 8 * f->bytes);
 #pragma GCC unroll 1
         for (int j = 0; j < n; j++) {
             lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
