@@ -75,11 +75,11 @@ class Team:
 
 
 def read_rate(team: Team) -> float:
-    """Bytes per second of reading a large buffer, 8 MiB a thread and call."""
+    """Bytes per second of reading a large buffer, 1 MiB a thread and call."""
     function = load().dll.lp_probe_read
     function.restype, function.argtypes = ctypes.c_uint64, (ctypes.c_void_p, ctypes.c_int64)
     data = np.ones(WEIGHT_BYTES, np.uint8)
-    part = 8 << 20
+    part = 1 << 20
     at = itertools.cycle(range(0, WEIGHT_BYTES - team.n * part + 1, team.n * part))
 
     def call() -> None:

@@ -2,18 +2,22 @@
 #include <string.h>
 #include "probe.h"
 
+static inline uint64_t word(const char *p) {
+    uint64_t x;
+    memcpy(&x, p, 8);
+    return x;
+}
+
 uint64_t lp_probe_read(const char *p, int64_t n) {
-    uint64_t sum[8] = {0}, x[8];
+    uint64_t a = 0, b = 0, c = 0, d = 0;
     for (int64_t i = 0; i + 64 <= n; i += 64) {
-        memcpy(x, p + i, 64);
-        for (int j = 0; j < 8; j++) {
-            sum[j] += x[j];
-        }
+        __builtin_prefetch(p + i + 4096, 0, 2);
+        a += word(p + i) + word(p + i + 8);
+        b += word(p + i + 16) + word(p + i + 24);
+        c += word(p + i + 32) + word(p + i + 40);
+        d += word(p + i + 48) + word(p + i + 56);
     }
-    for (int j = 1; j < 8; j++) {
-        sum[0] += sum[j];
-    }
-    return sum[0];
+    return a + b + c + d;
 }
 
 int64_t lp_probe_int8_peak(int64_t rounds) {
