@@ -10,7 +10,7 @@ from llamapy.base.errors import FileError
 from llamapy.base.log import log
 from llamapy.tokenize import bytemap
 from llamapy.tokenize.api import Tokenizer
-from llamapy.tokenize.keys import Keys, strings
+from llamapy.tokenize.keys import Keys, Strings, strings
 from llamapy.tokenize.pre import BY_NAME, Pre, choose
 from llamapy.tokenize.vocab import BYTE, NORMAL, UNUSED, Vocab, read_vocab
 
@@ -124,16 +124,10 @@ def load_bpe(keys: Keys, kind: str, asked: str | None, lenient: bool) -> ByteLev
 
 
 def _ids_of_pieces(vocab: Vocab) -> dict[str, int]:
-    """Piece to id; a piece that is no UTF-8 or empty gets a name of its own, of equal ones the
-    last id.
-    """
-    try:
-        texts = [t.decode() for t in vocab.tokens.to_list()]
-    except UnicodeDecodeError:
-        texts = [t.decode("utf-8", "backslashreplace") for t in vocab.tokens.to_list()]
-    ids = {t: i for i, t in enumerate(texts)}
-    if "" in ids:
-        del ids[""]
+    """Piece to id, of equal ones the last id; an empty piece can stand for nothing."""
+    texts = _texts(vocab.tokens)
+    ids = dict(zip(texts, range(len(texts)), strict=True))
+    ids.pop("", None)
     return ids
 
 
@@ -145,12 +139,24 @@ def _merges(keys: Keys) -> list[tuple[str, str]]:
         raise FileError(
             f"{MERGES} is {state}: a BPE vocabulary needs its merges; convert the model again"
         )
-    lines = [m.decode("utf-8", "replace") for m in strings(keys.get_array(MERGES)).to_list()]
-    return [_pair(line) for line in dict.fromkeys(lines)]
+    return [_pair(line) for line in dict.fromkeys(_texts(strings(keys.get_array(MERGES))))]
+
+
+def _texts(pieces: Strings) -> list[str]:
+    """All of `pieces` as text, in one go where no piece holds a line end or what is no UTF-8."""
+    listed = pieces.to_list()
+    try:
+        texts = b"\n".join(listed).decode().split("\n")
+    except UnicodeDecodeError:
+        return [t.decode("utf-8", "backslashreplace") for t in listed]
+    return texts if len(texts) == len(listed) else [t.decode() for t in listed]
 
 
 def _pair(line: str) -> tuple[str, str]:
-    left, _, right = line[1:].partition(" ")  # a piece may begin with a space, none contains one
+    pair = line.split(" ")
+    if len(pair) == 2 and pair[0] and pair[1]:
+        return pair[0], pair[1]
+    left, _, right = line[1:].partition(" ")  # a piece may begin with a space
     if not right:
         raise FileError(f"{MERGES}: {line!r} is not two pieces and a space between them")
     return line[:1] + left, right
