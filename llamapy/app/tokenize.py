@@ -35,44 +35,34 @@ def open_tokenizer(path: Path, *, pre: str | None, lenient: bool) -> Tokenizer:
 
 
 def pieces(tokenizer: Tokenizer, ids: Sequence[int], text: bytes) -> list[Piece]:
-    """Tokens of `text` with their places. A space that the vocabulary puts before a text has no
-    place in it: the first token then begins at 0."""
+    """Tokens of `text` with their places. A space that the vocabulary puts before a stretch of text
+    has no place in it."""
     own = [tokenizer.piece(i, special=True) for i in ids]
-    shown = _in_text(tokenizer, ids, own, text)
-    shift = _shift(b"".join(shown), text)
-    if shift is None:
+    shown = _in_text(tokenizer, ids, text)
+    if b"".join(shown) != text:
         return [Piece(id, piece, None, None) for id, piece in zip(ids, own, strict=True)]
     out: list[Piece] = []
     at = 0
     for id, piece, seen in zip(ids, own, shown, strict=True):
-        start, at = at, at + len(seen)
-        out.append(Piece(id, piece, max(start - shift, 0), max(at - shift, 0)))
+        out.append(Piece(id, piece, at, at + len(seen)))
+        at += len(seen)
     return out
 
 
-def _in_text(
-    tokenizer: Tokenizer, ids: Sequence[int], own: list[bytes], text: bytes
-) -> list[bytes]:
+def _in_text(tokenizer: Tokenizer, ids: Sequence[int], text: bytes) -> list[bytes]:
     """The bytes each token stands for in the text: those of a control token where they are written
     there, none where the token was added."""
-    written = list(own)
+    written = tokenizer.pieces(ids, special=True)
     ends = [0] * (ids[:1] == [tokenizer.bos]) + [len(ids) - 1] * (ids[-1:] == [tokenizer.eos])
     for i in ends:
-        if _shift(b"".join(written), text) is None and tokenizer.is_control(ids[i]):
+        if b"".join(written) != text and tokenizer.is_control(ids[i]):
             written[i] = b""
     return written
 
 
-def _shift(decoded: bytes, text: bytes) -> int | None:
-    """Bytes by which the tokens run ahead of the text; None when they are not its bytes."""
-    if decoded == text:
-        return 0
-    return 1 if decoded == b" " + text else None
-
-
 def check_roundtrip(tokenizer: Tokenizer, ids: Sequence[int], text: bytes) -> None:
     """LlamapyError with the first byte that differs when `ids` do not give `text` back (control
-    tokens at the ends, and one space that the vocabulary adds, aside)."""
+    tokens at the ends, and spaces that the vocabulary adds, aside)."""
     if all(piece.start is not None for piece in pieces(tokenizer, ids, text)):
         return
     decoded = tokenizer.decode(ids)
