@@ -95,10 +95,12 @@ class Sampler:
         return self._mirostat.sample(c, u) if self._mirostat else filters.draw(c, u)
 
     def describe(self) -> dict[str, Any]:
-        """The seed, the steps that do something, and every parameter."""
+        """The seed, the steps that do something, and every parameter, all fit for JSON."""
         p = self.params
         values = {name: getattr(p, name) for name in SamplerParams.__dataclass_fields__}
-        return values | {"seed": self.seed, "greedy": p.greedy, "active": self.active}
+        bias = [[id, "-inf" if value == -np.inf else value] for id, value in p.logit_bias]
+        ours = {"seed": self.seed, "greedy": p.greedy, "active": self.active, "logit_bias": bias}
+        return values | ours
 
     @property
     def active(self) -> list[str]:

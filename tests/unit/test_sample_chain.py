@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from typing import Any
 
@@ -189,6 +190,9 @@ def test_describe_tells_what_acts() -> None:
     assert told["active"] == ["top_k", "top_p", "min_p", "temperature", "dist"]
     assert (told["seed"], told["top_k"], told["greedy"]) == (5, 40, False)
     assert sampler(temp=0).describe()["active"] == ["greedy"]
+    told = sampler(logit_bias=((3, -math.inf), (4, 1.5))).describe()
+    assert told["logit_bias"] == [[3, "-inf"], [4, 1.5]]
+    json.dumps(told, allow_nan=False)
     assert sampler(mirostat=2).active == ["temperature", "mirostat_2"]
     assert sampler(ignore_eos=True, typical=0.5).active[0] == "logit_bias"
 
