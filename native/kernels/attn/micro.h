@@ -1,6 +1,9 @@
 /* The inner loops of attention: dots of queries with keys, and sums of weighted values. */
 
 enum {
+    /* Rows up to which K and V are read in place. EPYC 9004, heads of 64: at 8 rows widening the
+     * tile first costs 8 % more, at 16 rows 15 % less (avx512). */
+    LP_FEW = 8,
     LP_BLOCK = 4,                   /* rows of a register block */
     LP_KEYS = V_REGS >= 32 ? 2 : 1, /* registers of 16 keys beside them */
     LP_DIMS = V_REGS >= 32 ? 4 : 1, /* registers of 16 elements of V beside them */

@@ -135,15 +135,18 @@ static void lp_k_rows(struct lp_tile *e, struct lp_attn *t, int type, int first,
 static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int k_type, int64_t v_size,
                          int64_t r0, int64_t r1, int first, int last) {
     int64_t dk = t->dk_pad;
-    if (r1 - r0 <= LP_BLOCK) {
+    if (r1 - r0 <= LP_FEW) {
         int type = k_type;
         if (t->dk != dk) {
             lp_k_rows(e, t, k_type, first, last);
             type = LP_T_F32;
         }
         for (int j = first; j < last; j += 16) {
-            lp_dots_any(t->s + r0 * LP_TILE + j, t->q + r0 * dk, e->k + j, dk, e->v + j,
-                        t->dv * v_size, type, (int)(r1 - r0));
+            for (int64_t r = r0; r < r1; r += LP_BLOCK) {
+                lp_dots_any(t->s + r * LP_TILE + j, t->q + r * dk, e->k + j, dk, e->v + j,
+                            r == r0 ? t->dv * v_size : 0, type,
+                            (int)(r1 - r < LP_BLOCK ? r1 - r : LP_BLOCK));
+            }
         }
         return;
     }
@@ -263,7 +266,7 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
     if (!*any) {
         return LP_OK;
     }
-    if (last_row - first_row <= LP_BLOCK) {
+    if (last_row - first_row <= LP_FEW) {
         lp_tile_ahead(&e, t, kv_head, t->list[r0], tile);
     }
     lp_tile_dots(&e, t, k_type, lp_type_bytes(v_type), first_row, last_row, from / 16 * 16,
@@ -274,7 +277,7 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
         }
     }
     int type = v_type;
-    if (t->dv != t->dv_pad || (v_type != LP_T_F32 && last_row - first_row > LP_BLOCK)) {
+    if (t->dv != t->dv_pad || (v_type != LP_T_F32 && last_row - first_row > LP_FEW)) {
         lp_v_rows(&e, t, v_type, from, to);
         type = LP_T_F32;
     }

@@ -16,18 +16,22 @@ LP_INLINE void lp_rope_halves(const struct lp_rope *r, float *y, const float *x)
     }
 }
 
-/* Pairs (2i, 2i + 1). The table is spread to both lanes of a pair, with the sine's sign. */
-LP_INLINE void lp_rope_adjacent(const struct lp_rope *r, float *y, const float *x) {
-    for (int64_t i = 0; i < r->n_pairs; i += 8) {
-        int m = (int)(r->n_pairs - i < 8 ? r->n_pairs - i : 8);
-        float c[16] = {0}, s[16] = {0};
-        for (int k = 0; k < m; k++) {
-            c[2 * k] = c[2 * k + 1] = r->cos[i + k];
-            s[2 * k] = -r->sin[i + k];
-            s[2 * k + 1] = r->sin[i + k];
-        }
-        v16 v = v_load_n(x + 2 * i, 2 * m);
-        v_store_n(y + 2 * i, v_fma(v_swap_pairs(v), v_load(s), v_mul(v, v_load(c))), 2 * m);
+/* Pairs (2i, 2i + 1): the table spread to both lanes of a pair, once per token, with the sine's
+ * sign. */
+static void lp_rope_spread(const struct lp_rope *r, float *c, float *s) {
+    for (int64_t i = 0; i < r->n_pairs; i++) {
+        c[2 * i] = c[2 * i + 1] = r->cos[i];
+        s[2 * i] = -r->sin[i];
+        s[2 * i + 1] = r->sin[i];
+    }
+}
+LP_INLINE void lp_rope_adjacent(const struct lp_rope *r, float *y, const float *x, const float *c,
+                                const float *s) {
+    int64_t n = 2 * r->n_pairs;
+    for (int64_t i = 0; i < n; i += 16) {
+        v16 v = v_load_part(x + i, n - i), straight = v_mul(v, v_load_part(c + i, n - i));
+        v16 turned = v_fma(v_swap_pairs(v), v_load_part(s + i, n - i), straight);
+        v_store_part(y + i, turned, n - i);
     }
 }
 
@@ -47,11 +51,14 @@ int LP_FN(lp_rope_f32_f32)(const struct lp_args *a, int64_t task, void *scratch)
             memcpy(&pos[k], a->src[1] + (idx[2] + k * n_tokens) * n->src[1].nb[0], 4);
         }
         lp_rope_fill(&r, pos);
+        if (r.mode == LP_ROPE_NORMAL) {
+            lp_rope_spread(&r, r.spread, r.spread + done);
+        }
         for (idx[1] = 0; idx[1] < n->dst.ne[1]; idx[1]++) {
             const float *x = (const float *)(a->src[0] + lp_row_offs(&n->src[0], idx));
             float *y = (float *)(a->dst + lp_row_offs(&n->dst, idx));
             if (r.mode == LP_ROPE_NORMAL) {
-                lp_rope_adjacent(&r, y, x);
+                lp_rope_adjacent(&r, y, x, r.spread, r.spread + done);
             } else {
                 lp_rope_halves(&r, y, x);
             }

@@ -48,7 +48,7 @@ static int64_t pairs_of(const struct lp_node *n) {
 
 int64_t lp_rope_table_bytes(const struct lp_node *n) {
     int64_t pairs = pairs_of(n);
-    return pairs < 0 || pairs > n->dst.ne[0] ? 0 : pairs * 16;
+    return pairs < 0 || pairs > n->dst.ne[0] ? 0 : pairs * 32;
 }
 
 static int open_yarn(struct lp_rope *r, const struct lp_node *n) {
@@ -88,6 +88,7 @@ int lp_rope_open(struct lp_rope *r, const struct lp_args *a, void *scratch) {
     }
     r->cos = (float *)(r->freqs + pairs);
     r->sin = r->cos + pairs;
+    r->spread = r->sin + pairs;
     double ratio = lp_exp_of(-2.0 / (double)r->n_dims * lp_log_of(n->fp[FREQ_BASE])), f = 1.0;
     for (int64_t i = 0; i < pairs; i++) {
         r->freqs[i] = f;

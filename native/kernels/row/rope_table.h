@@ -20,8 +20,9 @@ struct lp_rope {
     int64_t sections[4];
     const float *factors; /* [n_pairs] or NULL: the angle of pair i is divided by factors[i] */
     double freq_scale, ext_factor, mscale, low, high;
-    double *freqs; /* [n_pairs] base^(-2i / n_dims), by repeated multiplication in order of i */
-    float *cos, *sin;
+    double *freqs;    /* [n_pairs] base^(-2i / n_dims), by repeated multiplication in order of i */
+    float *cos, *sin; /* [n_pairs] of one token */
+    float *spread;    /* [4 n_pairs] for the kernel's own use */
 };
 
 int64_t lp_rope_table_bytes(const struct lp_node *n);
