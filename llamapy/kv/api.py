@@ -19,7 +19,8 @@ Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ubatch:
-    """A physical batch. `seqs[i]` are the sequences token i belongs to; it attends to the first.
+    """A physical batch. `seqs[i]` are the sequences token i belongs to, which are the same up to
+    there: it attends to the first.
     `outputs` are the rows whose logits are wanted, ascending; `order` their places in the caller's
     result."""
 
@@ -56,7 +57,8 @@ class GroupView:
 
 
 class Step(Protocol):
-    """One ubatch against the memory. `sizes` shape the graph: (n_lists, n_kv of each group)."""
+    """One ubatch against the memory. `sizes` shape the graph: (n_lists, n_kv of each group).
+    `revert` also takes back an `apply` that broke off."""
 
     sizes: tuple[int, ...]
     views: list[GroupView]
@@ -80,11 +82,16 @@ class Memory(Protocol):
     def pos_max(self, seq: int) -> int:
         """The last position of a sequence, -1 when it is empty."""
 
+    def twins(self, seq: int) -> set[int]:
+        """The sequences that are the same as `seq` in every cell, itself included."""
+
     def clear(self) -> None: ...
 
     def seq_rm(self, seq: int, p0: int, p1: int) -> bool:
         """Drop positions [p0, p1). False, and nothing changed, when the memory cannot."""
 
-    def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None: ...
+    def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
+        """Share cells. UsageError, and nothing changed, when dst has such positions already, or the
+        memory has forgotten what the next token would see."""
 
     def seq_keep(self, seq: int) -> None: ...

@@ -25,13 +25,17 @@ class Cells:
         self.pos: Ints = np.full(n_cells, -1, np.int32)
         self.member: npt.NDArray[np.bool_] = np.zeros((n_seq_max, n_cells), np.bool_)
 
-    def pos_max(self, seq: int) -> int:
-        held = self.pos[self.member[seq]]
-        return int(held.max()) if held.size else -1
+    def held(self, seq: int) -> Ints:
+        """The positions of a sequence, in the order of their cells."""
+        held: Ints = self.pos[self.member[seq]]
+        return held
 
-    def pos_min(self, seq: int) -> int:
-        held = self.pos[self.member[seq]]
-        return int(held.min()) if held.size else -1
+    def pos_max(self, seq: int) -> int:
+        return int(self.held(seq).max(initial=-1))
+
+    def twins(self, seq: int) -> set[int]:
+        """The sequences that hold the same cells, itself included."""
+        return set(np.flatnonzero((self.member == self.member[seq]).all(axis=1)).tolist())
 
     def choose(self, n: int, next_pos: Ints) -> Ints | None:
         """The first n cells that are free, or out of every window; None when there are too few.
@@ -43,18 +47,17 @@ class Cells:
         cells = np.flatnonzero(free)
         return cells[:n].astype(np.int32) if len(cells) >= n else None
 
-    def snapshot(self, cells: Ints) -> tuple[Ints, npt.NDArray[np.bool_]]:
-        return self.pos[cells].copy(), self.member[:, cells].copy()
-
-    def restore(self, cells: Ints, was: tuple[Ints, npt.NDArray[np.bool_]]) -> None:
-        self.pos[cells], self.member[:, cells] = was
-
     def take(self, cells: Ints, ubatch: Ubatch) -> None:
         self.pos[cells] = ubatch.pos
         self.member[:, cells] = False
         for cell, seqs in zip(cells, ubatch.seqs, strict=True):
             for seq in seqs:
                 self.member[seq, cell] = True
+
+    def drop(self, cells: Ints) -> None:
+        """Free cells whose contents are lost."""
+        self.member[:, cells] = False
+        self.pos[cells] = -1
 
     def rm(self, seq: int, p0: int, p1: int) -> None:
         self.member[seq] &= (self.pos < p0) | (self.pos >= p1)

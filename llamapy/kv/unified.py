@@ -10,12 +10,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llamapy.base.errors import ContextError
+from llamapy.base.errors import ContextError, MemoryBudgetError, UsageError
 from llamapy.base.types import Type
 from llamapy.graph.device import Buffer, BufferType, Device
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import GroupView, Ints, LayerCache, Ubatch
 from llamapy.kv.cells import Cells, pad
+
+END = np.iinfo(np.int32).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,6 @@ class UnifiedStep:
         self._ubatch = ubatch
         self._lists = lists
         self._chosen = chosen
-        self._was = [g.snapshot(c) for g, c in zip(groups, chosen, strict=True)]
         last = int(ubatch.pos.max())
         self._n_kv = [g.list_length(last, ubatch.n_tokens) for g in groups]
         self.sizes: tuple[int, ...] = (len(lists), *self._n_kv)
@@ -54,8 +55,10 @@ class UnifiedStep:
         ]
 
     def revert(self) -> None:
-        for group, cells, was in zip(self._groups, self._chosen, self._was, strict=True):
-            group.restore(cells, was)
+        """The cells are free then: what window layers no longer needed and a run has begun to write
+        over is not brought back."""
+        for group, cells in zip(self._groups, self._chosen, strict=True):
+            group.drop(cells)
 
 
 class UnifiedCache:
@@ -74,38 +77,44 @@ class UnifiedCache:
     ) -> None:
         self.n_seq_max = n_seq_max
         self.n_ctx = n_ctx
-        full = Cells(pad(n_ctx), n_seq_max)
-        self._groups = [full]
+        n_cells = [pad(n_ctx)]
         if any(shape.is_swa):
-            n = pad(min(n_ctx, shape.n_swa * n_seq_max + n_ubatch))
-            self._groups.append(Cells(n, n_seq_max, shape.n_swa))
-        self.n_groups = len(self._groups)
+            n_cells.append(pad(min(n_ctx, shape.n_swa * n_seq_max + n_ubatch)))
+        self.n_groups = len(n_cells)
         self._layers: list[LayerCache] = []
         for il, (n_k, n_v) in enumerate(zip(shape.n_embd_k, shape.n_embd_v, strict=True)):
             group = 1 if shape.is_swa[il] else 0
-            n_cells = self._groups[group].n_cells
-            k = Tensor(type_k, (n_k, n_cells, 1, 1), name=f"cache_k-{il}")
-            v = Tensor(type_v, (n_v, n_cells, 1, 1), name=f"cache_v-{il}")
+            k = Tensor(type_k, (n_k, n_cells[group], 1, 1), name=f"cache_k-{il}")
+            v = Tensor(type_v, (n_v, n_cells[group], 1, 1), name=f"cache_v-{il}")
             self._layers.append(LayerCache(k, v, group))
-        self._buffers = self._place(device_of)
+        self._buffers: list[Buffer] = []
+        try:
+            self._place(device_of)  # before the books, so that a size beyond all bounds ends here
+            self._groups = [
+                Cells(n, n_seq_max, shape.n_swa if group else 0) for group, n in enumerate(n_cells)
+            ]
+        except MemoryError as e:
+            self.free()
+            raise MemoryBudgetError(f"no memory for the books of {n_ctx} cells: {e}") from e
+        except BaseException:
+            self.free()
+            raise
 
-    def _place(self, device_of: Callable[[int], Device]) -> list[Buffer]:
+    def _place(self, device_of: Callable[[int], Device]) -> None:
         """One buffer per buffer type, opened once its size is known."""
         todo: dict[BufferType, tuple[Device, list[Tensor]]] = {}
         for il, layer in enumerate(self._layers):
             device = device_of(il)
             todo.setdefault(device.default_buft, (device, []))[1].extend((layer.k, layer.v))
-        buffers = []
         for buft, (device, tensors) in todo.items():
             offset = 0
             for t in tensors:
                 t.offset_bytes = offset
                 offset += pad(t.n_bytes, buft.alignment)
             buffer = device.alloc(buft, offset, "any")
+            self._buffers.append(buffer)
             for t in tensors:
                 t.buffer = buffer
-            buffers.append(buffer)
-        return buffers
 
     @property
     def n_bytes(self) -> int:
@@ -143,27 +152,53 @@ class UnifiedCache:
     def pos_max(self, seq: int) -> int:
         return self._groups[0].pos_max(seq)
 
+    def twins(self, seq: int) -> set[int]:
+        return self._groups[0].twins(seq)
+
     def clear(self) -> None:
         for group in self._groups:
             group.clear()
 
     def seq_rm(self, seq: int, p0: int, p1: int) -> bool:
         """Window layers forget: refused when the next query would miss cells that are gone."""
-        p1 = p1 if p1 >= 0 else np.iinfo(np.int32).max
-        last = self.pos_max(seq)
-        if 0 < p0 <= last < p1:
-            for group in self._groups:
-                if group.n_swa and group.pos_min(seq) > group.first_visible(p0):
-                    return False
+        p1 = p1 if p1 >= 0 else END
+        held = self._groups[0].held(seq)
+        left = held[(held < p0) | (held >= p1)]
+        if self._forgot(left, seq):
+            return False
         for group in self._groups:
             group.rm(seq, p0, p1)
         return True
 
     def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
-        p1 = p1 if p1 >= 0 else np.iinfo(np.int32).max
-        if src != dst:
-            for group in self._groups:
-                group.cp(src, dst, p0, p1)
+        if src == dst:
+            return
+        p1 = p1 if p1 >= 0 else END
+        own, held = self._groups[0].held(dst), self._groups[0].held(src)
+        new = held[(held >= p0) & (held < p1)]
+        if (both := np.intersect1d(own, new)).size:
+            raise UsageError(
+                f"sequence {dst} has a position {both[0]} of its own: remove it before it is "
+                f"copied from sequence {src}"
+            )
+        if self._forgot(np.concatenate([own, new]), src, dst):
+            raise UsageError(
+                f"sequence {src} cannot be copied up to position {int(new.max()) + 1}: its window "
+                f"layers have forgotten what is before that; copy all of it, or compute it anew"
+            )
+        for group in self._groups:
+            group.cp(src, dst, p0, p1)
+
+    def _forgot(self, pos: Ints, *seqs: int) -> bool:
+        """Whether a window group has lost cells of `pos`, held by `seqs`, that the query after the
+        last of them sees. Cells are taken again in any order, so each position counts."""
+        after = int(pos.max(initial=-1)) + 1
+        for group in self._groups:
+            if group.n_swa:
+                seen = pos[pos >= group.first_visible(after)]
+                if not np.isin(seen, np.concatenate([group.held(s) for s in seqs])).all():
+                    return True
+        return False
 
     def seq_keep(self, seq: int) -> None:
         for group in self._groups:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from llamapy.base.errors import ContextError
+from llamapy.base.errors import ContextError, UsageError
 from llamapy.base.types import F16
 from llamapy.devices.cpu.buffers import HOST, HostBuffer
 from llamapy.kv.api import Ubatch
@@ -139,6 +139,57 @@ def test_a_window_refuses_to_go_back_to_what_it_forgot():
     assert kv.pos_max(0) == 511
     assert kv.seq_rm(0, 500, -1)
     assert kv.pos_max(0) == 499
+
+
+def test_a_window_knows_what_it_forgot_in_whatever_order_cells_are_taken():
+    kv = cache(n_ctx=1024, n_seq_max=1, n_ubatch=200, n_swa=32, is_swa=(True, False))
+    run(kv, ubatch(list(range(200))))
+    for p in range(200, 600):  # the first 33 cells go round, old positions lie on behind them
+        run(kv, ubatch([p]))
+    assert kv._groups[1].held(0).min() < 100
+    assert not kv.seq_rm(0, 300, -1)
+    assert kv.pos_max(0) == 599
+
+
+def test_a_window_counts_from_the_position_that_is_next():
+    kv = cache(n_ctx=1024, n_seq_max=1, n_ubatch=1, n_swa=32, is_swa=(True, False))
+    for p in range(600):
+        run(kv, ubatch([p]))
+    assert kv.seq_rm(0, 300, 599)  # the next query is at 600 still
+    assert not kv.seq_rm(0, 599, -1)  # it would be at 300, and see 269 to 299
+    assert kv.pos_max(0) == 599
+
+
+def test_a_window_copies_no_prefix_whose_end_it_forgot():
+    kv = cache(n_ctx=1024, n_seq_max=2, n_ubatch=1, n_swa=32, is_swa=(True, False))
+    for p in range(600):
+        run(kv, ubatch([p]))
+    with pytest.raises(UsageError, match="forgotten"):
+        kv.seq_cp(0, 1, 0, 300)
+    assert kv.pos_max(1) == -1
+    kv.seq_cp(0, 1, 0, 600)
+    assert kv.twins(1) == {0, 1}
+
+
+def test_no_sequence_has_a_position_twice():
+    kv = cache()
+    run(kv, ubatch([0, 1, 2], 0))
+    run(kv, ubatch([0, 1], 1))
+    with pytest.raises(UsageError, match="position 0 of its own"):
+        kv.seq_cp(0, 1, 0, -1)
+    kv.seq_cp(0, 1, 2, -1)
+    assert run(kv, ubatch([3], 1)).views[0].idx[0, :5].tolist() == [3, 4, 2, 5, -1]
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_what_a_broken_run_wrote_over_is_forgotten(broken):
+    kv = cache(n_ctx=1024, n_seq_max=1, n_ubatch=16, n_swa=32, is_swa=(True, False))
+    for p in range(0, 48, 16):
+        run(kv, ubatch(list(range(p, p + 16))))
+    if broken:  # cells of positions below 17, out of the window of 48, were written to
+        run(kv, ubatch(list(range(48, 64)))).revert()
+    assert kv.pos_max(0) == 47
+    assert kv.seq_rm(0, 40, -1) is not broken  # the next query would see 9 to 39
 
 
 def test_layers_lie_in_one_buffer_without_overlap():
