@@ -11,16 +11,30 @@ import numpy.typing as npt
 from llamapy.base.errors import UsageError
 from llamapy.kv.api import Ints, Ubatch
 
+MIN, MAX = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Batch:
-    """Tokens of one or more sequences. `seqs[i]` are the sequences token i is added to; `want[i]`
-    asks for its logits, which come back in the order of the tokens."""
+    """Tokens of one or more sequences. `seqs[i]` are the sequences token i is added to, which must
+    be the same up to there; `want[i]` asks for its logits, which come back in the order of the
+    tokens. UsageError for arrays of other types or lengths."""
 
     tokens: Ints  # [n]
     pos: Ints  # [n]
     seqs: tuple[tuple[int, ...], ...]
     want: npt.NDArray[np.bool_]  # [n]
+
+    def __post_init__(self) -> None:
+        for name, type_ in (("tokens", np.int32), ("pos", np.int32), ("want", np.bool_)):
+            array = getattr(self, name)
+            if array.dtype != type_ or array.shape != (len(self.seqs),):
+                raise UsageError(
+                    f"a batch of {len(self.seqs)} tokens: {name} must be "
+                    f"{type_.__name__}[{len(self.seqs)}], not {array.dtype}{list(array.shape)}"
+                )
+        if not all(self.seqs):
+            raise UsageError(f"token {self.seqs.index(())} of a batch belongs to no sequence")
 
     @property
     def n_tokens(self) -> int:
@@ -33,9 +47,7 @@ class Batch:
 
 def single(tokens: Sequence[int] | Ints, first_pos: int, seq: int, logits: str) -> Batch:
     """Consecutive tokens of one sequence; `logits` is 'last', 'all' or 'none'."""
-    ids = np.ascontiguousarray(tokens, np.int32)
-    if ids.ndim != 1:
-        raise UsageError(f"tokens must be a list of ids, got {ids.ndim} axes")
+    ids = _ids(tokens)
     want = np.zeros(len(ids), np.bool_)
     if logits == "all":
         want[:] = True
@@ -45,6 +57,18 @@ def single(tokens: Sequence[int] | Ints, first_pos: int, seq: int, logits: str) 
         raise UsageError(f"logits must be 'last', 'all' or 'none', not {logits!r}")
     pos = np.arange(first_pos, first_pos + len(ids), dtype=np.int32)
     return Batch(ids, pos, ((seq,),) * len(ids), want)
+
+
+def _ids(tokens: Sequence[int] | Ints) -> Ints:
+    """Ids as int32[n]. UsageError for what is no list of whole numbers of that size."""
+    ids = np.asarray(tokens)
+    if ids.ndim != 1:
+        raise UsageError(f"tokens must be a list of ids, got {ids.ndim} axes")
+    if ids.size and ids.dtype.kind not in "iu":
+        raise UsageError(f"tokens must be whole numbers, got {ids.dtype}")
+    if ids.size and not MIN <= ids.min() <= ids.max() <= MAX:
+        raise UsageError(f"tokens reach from {ids.min()} to {ids.max()}: no ids")
+    return np.ascontiguousarray(ids, np.int32)
 
 
 def join(parts: Sequence[Batch]) -> Batch:

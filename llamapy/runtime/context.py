@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -31,7 +31,7 @@ from llamapy.loader.hparams import HParams
 from llamapy.models.builder import Builder
 from llamapy.models.inputs import Input
 from llamapy.models.registry import Architecture
-from llamapy.runtime.batch import SPLIT, Batch, single
+from llamapy.runtime.batch import Batch, single, split_simple
 from llamapy.runtime.key import Counters, GraphKey
 
 Logits = npt.NDArray[np.float32]
@@ -120,8 +120,7 @@ class Context:
 
     def n_past(self, seq_id: int = 0) -> int:
         """Tokens of a sequence so far: the position that its next token takes."""
-        if not 0 <= seq_id < self.params.n_seq_max:
-            raise UsageError(f"sequence {seq_id} is outside 0..{self.params.n_seq_max - 1}")
+        self._check_sequences(seq_id)
         return self.memory.pos_max(seq_id) + 1
 
     def decode(
@@ -141,18 +140,13 @@ class Context:
     def decode_batch(self, batch: Batch) -> Logits:
         """Append tokens of several sequences. [n_outputs, n_vocab], in the order of the tokens."""
         self._check(batch)
-        if batch.n_outputs > self._n_outputs:
-            self._reserve(min(batch.n_outputs, self._n_ubatch))
+        n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
+        if n_outputs > self._n_outputs:
+            self._reserve(n_outputs)
         out = np.empty((batch.n_outputs, self.hp.n_vocab), np.float32)
-        for i, logits in self.decode_steps(batch):
-            out[i] = logits
+        for ubatch in split_simple(batch, self._n_ubatch):
+            out[ubatch.order] = self.process_ubatch(ubatch)
         return out
-
-    def decode_steps(self, batch: Batch) -> Iterator[tuple[Ints, Logits]]:
-        """Ubatch by ubatch: rows of the result, and their logits, which are valid until the next
-        step. For progress on long prompts."""
-        for ubatch in SPLIT["simple"](batch, self._n_ubatch):
-            yield ubatch.order, self.process_ubatch(ubatch)
 
     # The loop.
 
@@ -160,8 +154,8 @@ class Context:
         """One ubatch through the graph: [n_outputs, n_vocab], a view of the output buffer that the
         next ubatch overwrites. A failed run leaves the memory's books as they were."""
         step = self.memory.begin(ubatch)
-        step.apply()  # the one line that edits the cache's books
         try:
+            step.apply()  # the one line that edits the cache's books
             key = GraphKey.of(ubatch, step)
             built = self._built
             if built is not None and built.key == key:
@@ -235,6 +229,7 @@ class Context:
         if low < 0 or high >= self.hp.n_vocab:
             bad = low if low < 0 else high
             raise UsageError(f"token {bad} is outside the vocabulary of {self.hp.n_vocab}")
+        self._check_alike(batch)
         next_pos: dict[int, int] = {}
         for pos, seqs in zip(batch.pos.tolist(), batch.seqs, strict=True):
             for seq in seqs:
@@ -243,15 +238,35 @@ class Context:
                 if pos != want:
                     raise UsageError(f"sequence {seq} continues at position {want}, not {pos}")
                 next_pos[seq] = pos + 1
-        self._check_room(batch, next_pos)
-
-    def _check_room(self, batch: Batch, next_pos: dict[int, int]) -> None:
         longest = max(next_pos.values())
         if longest > self.params.n_ctx:
             raise ContextError(
                 f"{batch.n_tokens} tokens end at position {longest} of a context of "
                 f"{self.params.n_ctx}; use a larger --ctx-size"
             )
+
+    def _check_alike(self, batch: Batch) -> None:
+        """A token of several sequences is computed once, from the cells of the first: the others
+        must have the same, in the memory and in the batch before it."""
+        alike: dict[int, set[int]] = {}  # by sequence: those that are the same as it
+        for seqs in batch.seqs:
+            for seq in seqs:
+                if len(seqs) == 1:
+                    alike[seq] = {seq}
+                    continue
+                self._check_sequences(seq)
+                same = alike[seq] if seq in alike else self.memory.twins(seq)
+                if not same.issuperset(seqs):
+                    other = next(s for s in seqs if s not in same)
+                    raise UsageError(f"sequences {seq} and {other} differ: no token is of both")
+                alike[seq] = same.intersection(seqs)
+
+    def _check_sequences(self, *seq_ids: int, p0: int = 0) -> None:
+        if p0 < 0:
+            raise UsageError(f"a first position must be at least 0, got {p0}")
+        for seq in seq_ids:
+            if not 0 <= seq < self.params.n_seq_max:
+                raise UsageError(f"sequence {seq} is outside 0..{self.params.n_seq_max - 1}")
 
     # What debugging and reports ask for.
 
@@ -286,11 +301,19 @@ class Context:
 
     def seq_rm(self, seq_id: int, p0: int, p1: int = -1) -> bool:
         """Drop positions [p0, p1) of a sequence (-1: to its end). False when the memory cannot."""
+        self._check_sequences(seq_id, p0=p0)
         return self.memory.seq_rm(seq_id, p0, p1)
 
     def seq_cp(self, src: int, dst: int, p0: int = 0, p1: int = -1) -> None:
-        """Let sequence dst share the cells of src's positions [p0, p1)."""
+        """Let sequence dst share the cells of src's positions [p0, p1). UsageError when dst has
+        such positions already, or window layers have forgotten what its next token would see."""
+        self._check_sequences(src, dst, p0=p0)
         self.memory.seq_cp(src, dst, p0, p1)
+
+    def seq_keep(self, seq_id: int) -> None:
+        """Forget all sequences but one."""
+        self._check_sequences(seq_id)
+        self.memory.seq_keep(seq_id)
 
     def clear(self) -> None:
         """Forget all sequences."""

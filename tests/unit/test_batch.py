@@ -34,6 +34,32 @@ def test_single_refuses_an_unknown_choice():
         single([1], 0, 0, "some")
 
 
+@pytest.mark.parametrize(
+    "tokens",
+    [[1.5], [2**31], [2**70], np.array([2**32 + 5]), [[1]], ["1"], [True], [None], 5],
+    ids=str,
+)
+def test_single_takes_nothing_that_is_no_id(tokens):
+    with pytest.raises(UsageError, match="tokens"):
+        single(tokens, 0, 0, "last")
+
+
+def test_a_batch_of_other_types_or_lengths_is_refused():
+    good = (np.zeros(2, np.int32), np.arange(2, dtype=np.int32), ((0,), (0,)), np.ones(2, np.bool_))
+    Batch(*good)
+    for i, bad in [
+        (0, np.zeros(2, np.int64)),
+        (0, np.zeros(3, np.int32)),
+        (1, np.arange(2)),
+        (2, ((0,),)),
+        (2, ((0,), ())),
+        (3, np.ones(2, np.int32)),
+        (3, np.ones((2, 1), np.bool_)),
+    ]:
+        with pytest.raises(UsageError):
+            Batch(*good[:i], bad, *good[i + 1 :])
+
+
 def test_simple_takes_tokens_in_order():
     b = batch_of([(0,)] * 5, [True, False, False, True, True])
     got = list(split_simple(b, 2))
