@@ -19,10 +19,16 @@ from llamapy.ffi.lib import KernelRow
 Rng = np.random.Generator
 
 
+def weights(rng: Rng, wtype: str, ne: tuple[int, ...]) -> Operand:
+    """Aligned no better than its fields need: its last byte is the last one that may be read."""
+    rows = int(np.prod(ne[1:]))
+    return packed(random_weights(rng, wtype, rows, ne[0]), wtype, ne, 4 if wtype == "f32" else 2)
+
+
 def activations(rng: Rng, xtype: str, n: int, k: int) -> Operand:
     if xtype == "x8":
-        return packed(random_x8(rng, n, k).packed, "x8", (k, n))
-    return operand(rng.standard_normal((n, k)).astype(np.float32))
+        return packed(random_x8(rng, n, k).packed, "x8", (k, n), 4)
+    return operand(rng.standard_normal((n, k)).astype(np.float32), 4)
 
 
 def wide(o: Operand, gap_bytes: int) -> Operand:
@@ -33,7 +39,9 @@ def wide(o: Operand, gap_bytes: int) -> Operand:
     nb = row + gap_bytes
     n1, n2, n3 = o.ne[1:]
     strides = (o.nb[0], nb, nb * n1, nb * n1 * n2)
-    return Operand(o.type, (o.ne[0], n1, n2, n3), strides, data[: len(data) - gap_bytes])
+    return Operand(
+        o.type, (o.ne[0], n1, n2, n3), strides, data[: len(data) - gap_bytes], 0, o.align
+    )
 
 
 def lengths(wtype: str) -> tuple[int, ...]:
@@ -46,7 +54,7 @@ def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
     for k in lengths(row.wtype):
         for m, n in ((1, 1), (9, 1), (35, 2), (7, 3), (33, 4), (41, 5), (40, 7), (65, 13)):
-            w = packed(random_weights(rng, row.wtype, m, k), row.wtype, (k, m))
+            w = weights(rng, row.wtype, (k, m))
             x = activations(rng, row.xtype, n, k)
             cases.append(Case([w, x], result("f32", (m, n)), name=f"k={k} m={m} n={n}"))
     return cases + outer(rng, row) + gapped(rng, row) + added(rng, row) + extremes(row)
@@ -55,7 +63,7 @@ def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
 def outer(rng: Rng, row: KernelRow) -> list[Case]:
     """Two matrices of weights over four by three of activations."""
     k = lengths(row.wtype)[-2]
-    w = packed(random_weights(rng, row.wtype, 2 * 11, k), row.wtype, (k, 11, 2, 1))
+    w = weights(rng, row.wtype, (k, 11, 2))
     cases = []
     for n in (2, 6):
         x = activations(rng, row.xtype, n * 12, k)
@@ -68,11 +76,11 @@ def gapped(rng: Rng, row: KernelRow) -> list[Case]:
     """Gaps behind the rows of every operand; of weights by a size no vector load is aligned to."""
     k, cases = lengths(row.wtype)[2], []
     for n in (3, 11):
-        w = packed(random_weights(rng, row.wtype, 37, k), row.wtype, (k, 37))
+        w = weights(rng, row.wtype, (k, 37))
         x = activations(rng, row.xtype, n, k)
         dst = wide(result("f32", (37, n)), 12)
         gap = 4 if row.wtype == "f32" else 6
-        cases.append(Case([wide(w, gap), wide(x, 36), *()], dst, name=f"gaps n={n}"))
+        cases.append(Case([wide(w, gap), wide(x, 36)], dst, name=f"gaps n={n}"))
     return cases
 
 
@@ -80,7 +88,7 @@ def added(rng: Rng, row: KernelRow) -> list[Case]:
     """A bias, a value per column, a residual with gaps, and a residual in dst's own memory."""
     k, m, cases = lengths(row.wtype)[1], 43, []
     for n in (1, 3, 9):
-        w = packed(random_weights(rng, row.wtype, m, k), row.wtype, (k, m))
+        w = weights(rng, row.wtype, (k, m))
         x = activations(rng, row.xtype, n, k)
         full = operand(rng.standard_normal((n, m)).astype(np.float32))
         turned = operand(rng.standard_normal((m, n)).astype(np.float32))
@@ -115,15 +123,15 @@ def extremes(row: KernelRow) -> list[Case]:
 def get_rows(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
     for k in lengths(row.wtype):
-        table = packed(random_weights(rng, row.wtype, 19, k), row.wtype, (k, 19))
+        table = weights(rng, row.wtype, (k, 19))
         for ids in (np.array([18]), rng.integers(0, 19, 37)):
             i = operand(ids.astype(np.int32))
             cases.append(Case([table, i], result("f32", (k, len(ids))), name=f"k={k}"))
     k = lengths(row.wtype)[0]
-    table = packed(random_weights(rng, row.wtype, 2 * 5, k), row.wtype, (k, 5, 2))
+    table = weights(rng, row.wtype, (k, 5, 2))
     i = operand(rng.integers(0, 5, (2, 3)).astype(np.int32))
     cases.append(Case([table, i], result("f32", (k, 3, 2)), name="two matrices"))
-    table = packed(random_weights(rng, row.wtype, 5, k), row.wtype, (k, 5))
+    table = weights(rng, row.wtype, (k, 5))
     cases.append(Case([wide(table, 6), i], result("f32", (k, 3, 2)), name="one for two, gaps"))
     return cases
 
