@@ -6,6 +6,7 @@ An architecture's own module refines the common reading with `dataclasses.replac
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -13,6 +14,7 @@ from typing import Any, Protocol
 from llamapy.base.errors import FileError
 
 MAX_LAYERS = 512
+MAX_COUNT = (1 << 31) - 1
 ROPE_SCALING = ("none", "linear", "yarn", "longrope")
 
 
@@ -86,11 +88,37 @@ def _bad(file: Keys, key: str, expected: str, found: object) -> FileError:
     return FileError(f"{file.path}: key {key}: expected {expected}, found {found}")
 
 
-def _positive(file: Keys, key: str, default: int | None = None) -> int:
+def count(file: Keys, key: str, default: int | None = None, least: int = 0) -> int:
+    """A whole number from `least` that an i32 can hold."""
     value = file.get_int(key) if default is None else file.get_int(key, default)
-    if value <= 0:
-        raise _bad(file, key, "a number above 0", value)
+    if not least <= value <= MAX_COUNT:
+        raise _bad(file, key, f"a number from {least} to {MAX_COUNT}", value)
     return value
+
+
+def positive_real(file: Keys, key: str, default: float) -> float:
+    """A finite number above 0; the default is not looked at."""
+    value = file.get_float(key, default)
+    if key in file.keys and not 0.0 < value < math.inf:
+        raise _bad(file, key, "a finite number above 0", value)
+    return value
+
+
+def _not_negative(file: Keys, key: str, default: float = 0.0) -> float:
+    """A finite number from 0, which stands for none."""
+    value = file.get_float(key, default)
+    if not 0.0 <= value < math.inf:
+        raise _bad(file, key, "a finite number from 0", value)
+    return value
+
+
+def _counts(file: Keys, key: str, n_layer: int) -> tuple[int, ...]:
+    """One number per layer."""
+    values = tuple(file.per_layer(key, n_layer))
+    for value in values:
+        if type(value) is not int or not 0 <= value <= MAX_COUNT:
+            raise _bad(file, key, f"whole numbers from 0 to {MAX_COUNT}", value)
+    return values
 
 
 def _eps(file: Keys, key: str) -> float:
@@ -103,27 +131,29 @@ def _eps(file: Keys, key: str) -> float:
 def read_rope(file: Keys, arch: str, n_ctx_train: int) -> Rope:
     """The rope keys. An unknown scaling type is an error, not a guess."""
     pre = f"{arch}.rope."
-    factor = file.get_float(f"{pre}scaling.factor", file.get_float(f"{pre}scale_linear", 0.0))
+    factor = _not_negative(file, f"{pre}scaling.factor")
+    if f"{pre}scaling.factor" not in file.keys:
+        factor = _not_negative(file, f"{pre}scale_linear")
     default = "linear" if factor not in (0.0, 1.0) else "none"
     scaling = file.get_str(f"{pre}scaling.type", default)
     if scaling not in ROPE_SCALING:
         raise _bad(file, f"{pre}scaling.type", "one of " + ", ".join(ROPE_SCALING), repr(scaling))
     yarn = scaling == "yarn"
     return Rope(
-        freq_base=file.get_float(f"{pre}freq_base", 10000.0),
+        freq_base=positive_real(file, f"{pre}freq_base", 10000.0),
         freq_scale=1.0 / factor if factor and scaling in ("linear", "yarn") else 1.0,
         scaling=scaling,
-        n_ctx_orig=file.get_int(f"{pre}scaling.original_context_length", n_ctx_train),
-        ext_factor=file.get_float(f"{pre}scaling.yarn_ext_factor", 1.0) if yarn else 0.0,
-        attn_factor=file.get_float(f"{pre}scaling.attn_factor", 1.0),
-        beta_fast=file.get_float(f"{pre}scaling.yarn_beta_fast", 32.0),
-        beta_slow=file.get_float(f"{pre}scaling.yarn_beta_slow", 1.0),
+        n_ctx_orig=count(file, f"{pre}scaling.original_context_length", n_ctx_train, 1),
+        ext_factor=_not_negative(file, f"{pre}scaling.yarn_ext_factor", 1.0) if yarn else 0.0,
+        attn_factor=positive_real(file, f"{pre}scaling.attn_factor", 1.0),
+        beta_fast=positive_real(file, f"{pre}scaling.yarn_beta_fast", 32.0),
+        beta_slow=positive_real(file, f"{pre}scaling.yarn_beta_slow", 1.0),
     )
 
 
 def _vocab_size(file: Keys, arch: str) -> int:
     if f"{arch}.vocab_size" in file.keys:
-        return _positive(file, f"{arch}.vocab_size")
+        return count(file, f"{arch}.vocab_size", least=1)
     if "tokenizer.ggml.tokens" in file.keys:
         return len(file.get_array("tokenizer.ggml.tokens"))
     raise _bad(file, f"{arch}.vocab_size", "a vocabulary size or tokenizer.ggml.tokens", "neither")
@@ -131,12 +161,12 @@ def _vocab_size(file: Keys, arch: str) -> int:
 
 def _heads(file: Keys, arch: str, n_layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     key, key_kv = f"{arch}.attention.head_count", f"{arch}.attention.head_count_kv"
-    n_head = tuple(file.per_layer(key, n_layer))
-    n_head_kv = tuple(file.per_layer(key_kv, n_layer)) if key_kv in file.keys else n_head
+    n_head = _counts(file, key, n_layer)
+    n_head_kv = _counts(file, key_kv, n_layer) if key_kv in file.keys else n_head
     if not any(n_head):
         raise _bad(file, key, "a number above 0", 0)
     for il, (h, kv) in enumerate(zip(n_head, n_head_kv, strict=True)):
-        if h < 0 or kv < 0 or (kv and h % kv):
+        if h % kv if kv else h:
             raise _bad(file, key_kv, f"a divisor of layer {il}'s {h} heads", kv)
     return n_head, n_head_kv
 
@@ -144,22 +174,22 @@ def _heads(file: Keys, arch: str, n_layer: int) -> tuple[tuple[int, ...], tuple[
 def read_hparams(file: Keys) -> HParams:
     """The keys that every architecture shares. Raises FileError naming key, expected, found."""
     arch = file.get_str("general.architecture")
-    n_layer = _positive(file, f"{arch}.block_count")
+    n_layer = count(file, f"{arch}.block_count", least=1)
     if n_layer > MAX_LAYERS:
         raise _bad(file, f"{arch}.block_count", f"at most {MAX_LAYERS}", n_layer)
-    n_embd = _positive(file, f"{arch}.embedding_length")
-    n_ctx_train = _positive(file, f"{arch}.context_length")
+    n_embd = count(file, f"{arch}.embedding_length", least=1)
+    n_ctx_train = count(file, f"{arch}.context_length", least=1)
     n_head, n_head_kv = _heads(file, arch, n_layer)
     heads = next(h for h in n_head if h)
     key_k, key_v = f"{arch}.attention.key_length", f"{arch}.attention.value_length"
     if (key_k not in file.keys or key_v not in file.keys) and n_embd % heads:
         raise _bad(file, f"{arch}.embedding_length", f"a multiple of {heads} heads", n_embd)
-    head_k = _positive(file, key_k, n_embd // heads)
-    head_v = _positive(file, key_v, n_embd // heads)
-    n_rot = file.get_int(f"{arch}.rope.dimension_count", head_k)
-    if not 0 <= n_rot <= head_k or n_rot % 2:
-        found = f"even and at most the head size {head_k}"
-        raise _bad(file, f"{arch}.rope.dimension_count", found, n_rot)
+    head_k = count(file, key_k, n_embd // heads, 1)
+    head_v = count(file, key_v, n_embd // heads, 1)
+    n_rot = count(file, f"{arch}.rope.dimension_count", head_k, 1)
+    if n_rot > head_k or n_rot % 2:
+        expected = f"an even number, at most the head size {head_k}"
+        raise _bad(file, f"{arch}.rope.dimension_count", expected, n_rot)
     rope = read_rope(file, arch, n_ctx_train)
     return HParams(
         arch=arch,
@@ -169,7 +199,7 @@ def read_hparams(file: Keys) -> HParams:
         n_layer=n_layer,
         n_head=n_head,
         n_head_kv=n_head_kv,
-        n_ff=tuple(file.per_layer(f"{arch}.feed_forward_length", n_layer)),
+        n_ff=_counts(file, f"{arch}.feed_forward_length", n_layer),
         n_embd_head_k=head_k,
         n_embd_head_v=head_v,
         n_rot=n_rot,
@@ -178,22 +208,23 @@ def read_hparams(file: Keys) -> HParams:
         rope=rope,
         rope_swa=rope,
         is_swa=(False,) * n_layer,
-        attention_scale=file.get_float(f"{arch}.attention.scale", 0.0),
-        attn_softcap=file.get_float(f"{arch}.attn_logit_softcapping", 0.0),
-        final_softcap=file.get_float(f"{arch}.final_logit_softcapping", 0.0),
+        attention_scale=_not_negative(file, f"{arch}.attention.scale"),
+        attn_softcap=_not_negative(file, f"{arch}.attn_logit_softcapping"),
+        final_softcap=_not_negative(file, f"{arch}.final_logit_softcapping"),
     )
 
 
 def swa_pattern(
     file: Keys, hp: HParams, default: int, *, dense_first: bool = False
 ) -> tuple[bool, ...]:
-    """Which layers see a window: an array key, or every n-th layer full (scalar key or `default`).
-    `dense_first`: the first of each n is the full one, else the last."""
+    """Which layers see a window: an array key, or every n-th layer full (scalar key or `default`;
+    1: all are full, 0: none is). `dense_first`: the first of each n is the full one, else the last.
+    """
     key = f"{hp.arch}.attention.sliding_window_pattern"
     value: Any = file.keys.get(key, default)
-    if isinstance(value, int):
-        if value < 0:
+    if isinstance(value, int | float):
+        if type(value) is not int or value < 0:
             raise _bad(file, key, "a period of at least 0", value)
         full = 0 if dense_first else value - 1
-        return tuple(value > 0 and il % value != full for il in range(hp.n_layer))
+        return tuple(not value or il % value != full for il in range(hp.n_layer))
     return tuple(bool(x) for x in file.per_layer(key, hp.n_layer))

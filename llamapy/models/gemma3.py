@@ -10,7 +10,7 @@ import math
 from dataclasses import replace
 
 from llamapy.graph.ops import make
-from llamapy.loader.hparams import HParams, Keys, swa_pattern
+from llamapy.loader.hparams import HParams, Keys, count, positive_real, swa_pattern
 from llamapy.loader.spec import TensorSpec
 from llamapy.models.blocks import attention, embed, ffn_gated, head, only_outputs, rms_norm
 from llamapy.models.blocks.attn import NEOX, attention_tensors
@@ -19,19 +19,20 @@ from llamapy.models.blocks.ffn import ffn_gated_tensors
 from llamapy.models.blocks.linear import vector
 from llamapy.models.builder import Builder
 
+HANDLES = frozenset({"attention.sliding_window"})
 N_LAYER_27B = 62  # the one size that scales q by its width per head instead of the head size
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    n_swa = file.get_int("gemma3.attention.sliding_window", 0)
-    base = file.get_float("gemma3.rope.freq_base_swa", 10000.0)
+    n_swa = count(file, "gemma3.attention.sliding_window", 0)
+    base = positive_real(file, "gemma3.rope.freq_base_swa", 10000.0)
     scale = hp.n_embd // hp.n_head[0] if hp.n_layer == N_LAYER_27B else hp.n_embd_head_k
     return replace(
         hp,
         n_swa=n_swa,
         is_swa=swa_pattern(file, hp, 6) if n_swa else (False,) * hp.n_layer,
         rope_swa=replace(hp.rope, freq_base=base, freq_scale=1.0, scaling="none", ext_factor=0.0),
-        attention_scale=1.0 / math.sqrt(scale),
+        attention_scale=hp.attention_scale or 1.0 / math.sqrt(scale),
     )
 
 

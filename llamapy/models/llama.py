@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from llamapy.base.errors import FileError
 from llamapy.graph.ops import make
 from llamapy.loader.hparams import HParams, Keys
 from llamapy.loader.spec import TensorSpec
@@ -15,10 +14,6 @@ from llamapy.models.builder import Builder
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    if file.get_int(f"{hp.arch}.expert_count", 0):
-        raise FileError(f"{file.path}: {hp.arch} with experts is not supported yet")
-    if hp.rope.scaling == "longrope":
-        raise FileError(f"{file.path}: rope scaling 'longrope' is not supported yet")
     return hp
 
 

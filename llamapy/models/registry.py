@@ -5,6 +5,7 @@ Such a module offers
     hparams(file, hp) -> HParams        refine what every architecture shares
     tensors(hp) -> list[TensorSpec]     what the file must hold
     build(g)                            the graph, through the blocks
+    HANDLES                             which keys of loader.unhandled it reads, if any
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 from llamapy.base.errors import FileError, near_match
 from llamapy.loader.hparams import HParams, Keys, read_hparams
 from llamapy.loader.spec import TensorSpec
+from llamapy.loader.unhandled import refuse_unhandled
 from llamapy.models.builder import Builder
 
 _NOT_ARCHS = {"registry", "builder", "inputs", "blocks"}
@@ -28,6 +30,7 @@ class Architecture:
     hparams: Callable[[Keys, HParams], HParams]
     tensors: Callable[[HParams], list[TensorSpec]]
     build: Callable[[Builder], None]
+    handles: frozenset[str] = frozenset()
 
 
 def _module(arch: str) -> str:
@@ -53,9 +56,13 @@ def find(arch: str, path: object) -> Architecture:
             f"(supported: {', '.join(names)})"
         )
     m = importlib.import_module(f"llamapy.models.{_module(arch)}")
-    return Architecture(arch, m.hparams, m.tensors, m.build)
+    handles: frozenset[str] = getattr(m, "HANDLES", frozenset())
+    return Architecture(arch, m.hparams, m.tensors, m.build, handles)
 
 
 def shape_of(arch: Architecture, file: Keys) -> HParams:
-    """All hyper-parameters of a file of this architecture."""
-    return arch.hparams(file, read_hparams(file))
+    """All hyper-parameters of a file of this architecture. FileError for a key that is missing,
+    has an impossible value, or changes the result and is not handled here."""
+    hp = read_hparams(file)
+    refuse_unhandled(file, hp, arch.handles)
+    return arch.hparams(file, hp)
