@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from llamapy.devices.cpu.buffers import HOST, HostBuffer
-from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower
+from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower, misread
 from llamapy.devices.cpu.prepare import prepare
 from llamapy.ffi import pool as ffi_pool
 from llamapy.graph.device import BufferType
@@ -23,7 +23,7 @@ class CpuProgram:
         self._device = device
         self._plan = plan
         self._n_threads = device.n_threads
-        self._scratch_bytes = ffi_pool.prepare(plan.nodes, self._n_threads)
+        self._scratch_bytes = ffi_pool.prepare(plan.nodes, self._n_threads, plan.names)
 
     @property
     def n_nodes(self) -> int:
@@ -78,6 +78,8 @@ class CpuDevice:
         op = OPS.get(node.op)
         if op is None or op.view:
             return True
+        if misread(node):
+            return False
         family, wtype, xtype = kernel_key(node)
         if node.op == "mul_mat" and node.src[0].type.quantised:
             xtype = "x8"

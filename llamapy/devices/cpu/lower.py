@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llamapy.base.errors import KernelError
+from llamapy.base.types import F32, I32, X8
 from llamapy.ffi.lib import MAX_SRC, best_kernel
 from llamapy.ffi.record import NODE, SYNC
 from llamapy.graph.ops import OPS
@@ -22,6 +23,22 @@ from llamapy.graph.tensor import Tensor
 N_PARAMS = 12
 _NO_OPERAND = (-1,) + (0,) * 10
 _SOURCE_TYPES = {"mul_mat": (0, 1), "flash_attn": (1, 2), "flash_attn_part": (1, 2)}
+# Sources of other types than f32: those that the key of the kernel names, and whole numbers.
+_KEYED = {
+    "mul_mat": (0,),
+    "get_rows": (0,),
+    "set_rows": (0,),
+    "cpy": (0,),
+    "flash_attn": (1, 2),
+    "flash_attn_part": (1, 2),
+}
+_WHOLE = {
+    "get_rows": (1,),
+    "set_rows": (2,),
+    "rope": (1,),
+    "flash_attn": (3, 4),
+    "flash_attn_part": (3, 4),
+}
 Span = tuple[int, int, int]  # slot, first byte, one past the last
 
 
@@ -36,6 +53,17 @@ def kernel_key(node: Tensor) -> tuple[str, str, str]:
     if op in ("set_rows", "cpy"):
         return op, node.type.name, node.src[1 if op == "set_rows" else 0].type.name
     return op, node.type.name, "f32"
+
+
+def misread(node: Tensor) -> bool:
+    """Whether a source has a type that the kernels of this op do not look at, but take for f32 (a
+    norm's weight in f16) or for i32."""
+    keyed, whole = _KEYED.get(node.op, ()), _WHOLE.get(node.op, ())
+    return any(
+        s.type is not (I32 if i in whole else F32)
+        for i, s in enumerate(node.src)
+        if i not in keyed and s.type is not X8
+    )
 
 
 class Kernels:
