@@ -5,7 +5,7 @@ Such a module offers
     hparams(file, hp) -> HParams        refine what every architecture shares
     tensors(hp) -> list[TensorSpec]     what the file must hold
     build(g)                            the graph, through the blocks
-    HANDLES                             which keys of loader.unhandled it reads, if any
+    HANDLES                             which keys of models.unhandled it reads, if any
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dataclasses import dataclass
 from llamapy.base.errors import FileError, near_match
 from llamapy.loader.hparams import HParams, Keys, read_hparams
 from llamapy.loader.spec import TensorSpec
-from llamapy.loader.unhandled import refuse_unhandled
 from llamapy.models.builder import Builder
+from llamapy.models.unhandled import refuse_unhandled
 
-_NOT_ARCHS = {"registry", "builder", "inputs", "blocks"}
+_NOT_ARCHS = {"registry", "builder", "inputs", "blocks", "unhandled"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from gguf_writer import Writer
 from llamapy.base.errors import FileError
 from llamapy.loader.gguf import GGUF
 from llamapy.loader.hparams import read_hparams, swa_pattern
-from llamapy.loader.unhandled import CHANGING
 from llamapy.models.registry import find, known, shape_of
+from llamapy.models.unhandled import CHANGING
 
 ARCH = "llama"
 

@@ -11,7 +11,6 @@ from typing import Any
 
 from llamapy.base.errors import FileError
 from llamapy.loader.hparams import HParams, Keys
-from llamapy.loader.words import shown
 
 Harmless = Callable[[Any, HParams], bool]
 
@@ -66,6 +65,6 @@ def refuse_unhandled(file: Keys, hp: HParams, handles: Collection[str]) -> None:
         key = f"{hp.arch}.{name}"
         if name not in handles and key in file.keys and not harmless(file.keys[key], hp):
             raise FileError(
-                f"{file.path}: key {key}: {shown(str(file.keys[key]))} is not supported for "
+                f"{file.path}: key {key}: {str(file.keys[key])[:40]!r} is not supported for "
                 f"{hp.arch} yet"
             )
