@@ -44,7 +44,12 @@ static inline v16 lp_load_bf16_n(const uint8_t *p, int n) {
     return v_load(x);
 }
 static inline v16 lp_load_bf16(const uint8_t *p) {
-    return lp_load_bf16_n(p, 16);
+    const uint16_t *h = (const uint16_t *)p;
+    int32_t u[16];
+    for (int i = 0; i < 16; i++) {
+        u[i] = h[i];
+    }
+    return v_from_bits(i_shl(i_load(u), 16));
 }
 static const struct lp_reader lp_reader_f32 = {4, lp_load_f32, lp_load_f32_n};
 static const struct lp_reader lp_reader_f16 = {2, lp_load_f16, lp_load_f16_n};
@@ -96,7 +101,11 @@ LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, in
     for (int j = 0; j < n_row * n_col; j++) {
         acc[j] = v_zero();
     }
+    const int64_t step = 16 * rd->bytes * n_row, ahead = lp_ahead(n_row * t->w_nb);
     for (; i + 16 <= t->k; i += 16) {
+        if (col == t->c0) { /* later columns find the weights in the cache */
+            lp_prefetch(w[0] + ahead + i / 16 * step, step);
+        }
         lp_dot_step(rd, w, x, i, 0, 16, n_row, n_col, acc);
     }
     if (i < t->k) {

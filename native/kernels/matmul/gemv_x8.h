@@ -6,8 +6,6 @@
 
 #include "x8_rows.h"
 
-#define LP_AHEAD (8 << 10) /* bytes; 4 KiB to 16 KiB are alike on a Zen 4 */
-
 struct lp_col {
     const int8_t *q;
     const float *d;
@@ -55,18 +53,12 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
-/* How far ahead of eight rows to fetch: a number of times their bytes, at least LP_AHEAD. */
-static inline int64_t lp_ahead(const struct lp_mm *t) {
-    const int64_t chunk = 8 * t->w_nb;
-    return chunk < LP_AHEAD ? lp_up(LP_AHEAD, chunk > 0 ? chunk : 1) : chunk;
-}
-
 /* Rows r.. (eight at most) of a task by its columns, n_col at most; the last one stands in for
  * missing ones. A block of 256 is unrolled where that pays: its groups differ in their shifts. */
 LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
                        int64_t r, const int n_col) {
     const int64_t n_group = t->k / 32;
-    const int64_t unit = 8 * 256 / f->block * f->bytes, ahead = lp_ahead(t);
+    const int64_t unit = 8 * 256 / f->block * f->bytes, ahead = lp_ahead(8 * t->w_nb);
     const uint8_t *row[8], *block[8];
     const int last = (int)(t->c1 - t->c0) - 1;
     struct lp_col c[LP_GEMV_COLS];

@@ -11,13 +11,6 @@ struct lp_rows_scales {
     i32x8 sub[16];
 };
 
-/* Fetch n bytes into the second-level cache: the first level could hold few of them in flight. */
-LP_FORCE void lp_prefetch(const uint8_t *p, int64_t n) {
-    for (int64_t at = 0; at < n; at += 64) {
-        __builtin_prefetch(p + at, 0, 2);
-    }
-}
-
 /* Rows r..r+7 of a task; beyond the last one, it stands in for the missing. */
 LP_FORCE void lp_rows_at(const struct lp_mm *t, int64_t r, const uint8_t **row) {
     for (int i = 0; i < 8; i++) {
