@@ -94,6 +94,9 @@ LP_FORCE i32x8 i8_or(i32x8 a, i32x8 b) {
 LP_FORCE i32x8 i8_shr(i32x8 a, int n) { /* zeros come in */
     return _mm256_srli_epi32(a, n);
 }
+LP_FORCE i32x8 i8_shl(i32x8 a, int n) {
+    return _mm256_slli_epi32(a, n);
+}
 /* Byte i of every lane. */
 LP_FORCE i32x8 i8_byte(i32x8 a, int i) {
     return i == 3 ? _mm256_srli_epi32(a, 24)

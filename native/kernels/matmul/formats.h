@@ -1,4 +1,5 @@
 /* Every weight format. */
+#include "fmt_q3_K.h"
 #include "fmt_q4_0.h"
 #include "fmt_q4_1.h"
 #include "fmt_q4_K.h"
