@@ -109,10 +109,13 @@ class Pool:
         KernelError names the node at fault; Aborted after `abort`."""
         n_threads = self.n_threads if n_threads is None else n_threads
         with self._lock:
-            status = self._locked_run(nodes, slots, scratch_bytes, n_threads)
+            status = _ABORTED  # also when a signal's handler raises as the library returns
+            try:
+                status = self._locked_run(nodes, slots, scratch_bytes, n_threads)
+            finally:
+                if status == _ABORTED:
+                    self._flag.value = 0
             fault = self._fault.value
-            if status == _ABORTED:
-                self._flag.value = 0
         if status:
             _raise(status, fault, names)
 

@@ -119,7 +119,6 @@ class GraphAllocator:
                 if c < len(chunks):
                     if n_bytes <= chunks[c].n_bytes:
                         continue
-                    chunks[c].free()
-                    del chunks[c]
+                    chunks.pop(c).free()
+                self.version += 1  # first: what was handed out is void even if there is no memory
                 chunks.insert(c, device.alloc(buft, n_bytes, "compute"))
-                self.version += 1
