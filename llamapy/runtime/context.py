@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -17,6 +17,7 @@ import numpy.typing as npt
 from llamapy.base.errors import ContextError, UsageError
 from llamapy.base.types import BY_NAME
 from llamapy.devices.cpu import CpuDevice
+from llamapy.devices.cpu.prepare import most_cut
 from llamapy.ffi.lib import isa_report
 from llamapy.graph import dump
 from llamapy.graph.cgraph import CGraph
@@ -26,6 +27,7 @@ from llamapy.graph.fuse import RULES, fuse
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import Ints, Ubatch
+from llamapy.kv.cells import TILE
 from llamapy.kv.unified import CacheShape, UnifiedCache
 from llamapy.loader.hparams import HParams
 from llamapy.models.builder import Builder
@@ -110,7 +112,12 @@ class Context:
         self._built: _Built | None = None
         self._closed = False
         self._n_outputs = 0
-        self._reserve(params.n_seq_max)
+        try:
+            self._reserve(params.n_seq_max)
+            self._pool = self._cpu.pool  # now, so that `abort` finds it at any time
+        except BaseException:
+            self.close()
+            raise
 
     # What a caller asks for.
 
@@ -200,6 +207,11 @@ class Context:
     def _n_ubatch(self) -> int:
         return min(self.params.n_ubatch, self.params.n_batch, self.params.n_ctx)
 
+    @property
+    def _n_decode(self) -> int:
+        """Tokens of the largest ubatch with one of each sequence."""
+        return min(self.params.n_seq_max, self._n_ubatch)
+
     def _threads_for(self, key: GraphKey) -> int:
         """Generation and prompts may use different numbers of threads."""
         one_each = key.n_tokens <= key.sizes[0]
@@ -213,16 +225,24 @@ class Context:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
         that nothing is opened later. Grows with the outputs asked for."""
         self._built = None
-        self._n_outputs = n_outputs
-        n_prompt, n_decode = self._n_ubatch, min(self.params.n_seq_max, self._n_ubatch)
-        for n_tokens in dict.fromkeys((n_prompt, n_decode)):
+        for n_tokens in dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut())):
             key = self._worst(n_tokens, min(n_outputs, n_tokens))
             self._cpu.n_threads = self._threads_for(key)
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
+        self._n_outputs = n_outputs
+
+    def _n_cut(self) -> Iterator[int]:
+        """Tokens of small ubatches that may take more memory than the largest: over a long context
+        the CPU cuts attention of few queries, and each has a row per tile of positions."""
+        tiles = self.memory.worst_sizes(1, 1)[1] // TILE
+        for n_head_kv in set(self.hp.n_head_kv):
+            for n_threads in (self.params.n_threads, self.params.n_threads_batch):
+                n = min(most_cut(n_head_kv, n_threads), self._n_ubatch)
+                if n * tiles > self._n_ubatch:
+                    yield n
 
     def _check(self, batch: Batch) -> None:
-        if self._closed:
-            raise UsageError("the context is closed")
+        self._check_open()
         if batch.n_tokens == 0:
             raise UsageError("nothing to decode: no tokens")
         low, high = int(batch.tokens.min()), int(batch.tokens.max())
@@ -244,6 +264,10 @@ class Context:
                 f"{batch.n_tokens} tokens end at position {longest} of a context of "
                 f"{self.params.n_ctx}; use a larger --ctx-size"
             )
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UsageError("the context is closed")
 
     def _check_alike(self, batch: Batch) -> None:
         """A token of several sequences is computed once, from the cells of the first: the others
@@ -285,19 +309,24 @@ class Context:
 
     def dump_graph(self, kind: str = "decode", format: str = "text") -> str:
         """The planned worst-case graph, `kind` 'decode' or 'prompt', as 'text', 'dot' or 'json'."""
-        n_tokens = self.params.n_seq_max if kind == "decode" else self._n_ubatch
+        self._check_open()
+        sizes = {"decode": self._n_decode, "prompt": self._n_ubatch}
+        if kind not in sizes or format not in ("text", "dot", "json"):
+            raise UsageError(f"no graph of kind {kind!r} and format {format!r}")
+        n_tokens = sizes[kind]
         compiled = self._build(self._worst(n_tokens, min(self._n_outputs, n_tokens))).compiled
         if format == "json":
             return json.dumps(dump.as_dict(compiled))
         return dump.dot(compiled) if format == "dot" else dump.text(compiled)
 
     def abort(self) -> None:
-        """End the run that is on with Aborted. Safe from any thread."""
-        self._cpu.pool.abort()
+        """End the run that is on, or the next one, with Aborted. Safe from any thread."""
+        self._pool.abort()
 
     def interruptible(self) -> Any:
         """While inside, Ctrl-C ends a run at once: see ffi.pool.Pool.interruptible."""
-        return self._cpu.pool.interruptible()
+        self._check_open()
+        return self._pool.interruptible()
 
     def seq_rm(self, seq_id: int, p0: int, p1: int = -1) -> bool:
         """Drop positions [p0, p1) of a sequence (-1: to its end). False when the memory cannot."""
@@ -320,12 +349,12 @@ class Context:
         self.memory.clear()
 
     def close(self) -> None:
-        """Free buffers and threads. Twice is fine."""
+        """Free threads and buffers. Twice is fine."""
         self._closed = True
         self._built = None
+        self._cpu.close()  # first: a run that is on ends before its memory goes
         self._sched.free()
         self.memory.free()
-        self._cpu.close()
 
     def __enter__(self) -> Context:
         return self

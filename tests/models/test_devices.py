@@ -57,6 +57,17 @@ def test_what_is_reserved_is_all_that_is_ever_opened(name, open_model, monkeypat
         assert ctx._sched.n_reallocs == 0
 
 
+@pytest.mark.parametrize("n_threads", [1, 2, 8])
+def test_no_ubatch_over_a_long_context_takes_more_than_is_reserved(
+    open_model, monkeypatch, n_threads
+):
+    monkeypatch.setenv("LLAMAPY_STRICT_REUSE", "1")
+    with open_model("llama-dense").context(n_ctx=1 << 15, n_ubatch=32, n_threads=n_threads) as ctx:
+        for n_tokens in range(1, 33):  # planned as if the context were full
+            ctx._build(ctx._worst(n_tokens, 1))
+        assert ctx._sched.n_reallocs == 0
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_fused_equals_unfused(name, open_model):
     model = open_model(name)

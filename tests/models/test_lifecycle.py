@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
 from reference import unpack
 
 from llamapy import Model
-from llamapy.base.errors import ContextError, FileError, LlamapyError, UsageError
+from llamapy.base.errors import (
+    ContextError,
+    FileError,
+    LlamapyError,
+    MemoryBudgetError,
+    UsageError,
+)
+from llamapy.devices.cpu import CpuDevice
+from llamapy.devices.cpu.buffers import HostBuffer
+from llamapy.ffi.pool import Aborted
 
 
 def resident_kib() -> int:
@@ -52,6 +63,72 @@ def test_closing_the_model_closes_its_contexts(tmp_path):
         model.context(n_ctx=256)
     with pytest.raises(LlamapyError):
         ctx.decode([1])
+
+
+def test_a_closed_context_starts_and_opens_nothing(open_model):
+    ctx = open_model("llama-dense").context(n_ctx=256, n_threads=2)
+    ctx.decode([1])
+    ctx.close()
+    n_threads = len(os.listdir("/proc/self/task")) if Path("/proc/self/task").exists() else 0
+    ctx.abort()
+    for use in (ctx.interruptible, ctx.dump_graph, lambda: ctx.decode([1])):
+        with pytest.raises(UsageError, match="closed"):
+            use()
+    ctx.close()
+    assert sum(ctx.buffer_bytes().values()) == 0
+    if n_threads:
+        assert len(os.listdir("/proc/self/task")) <= n_threads
+
+
+def test_abort_ends_one_run_and_changes_nothing(open_model):
+    model = open_model("llama-dense")
+    with model.context(n_ctx=256) as ctx, model.context(n_ctx=256) as other:
+        ctx.decode([1, 2, 3])
+        ctx.abort()
+        with pytest.raises(Aborted):
+            ctx.decode([4, 5])
+        assert ctx.n_past() == 3
+        other.decode([1, 2, 3])
+        assert np.array_equal(ctx.decode([4, 5]), other.decode([4, 5]))
+
+
+def test_ctrl_c_whose_handler_raises_ends_one_run(open_model, monkeypatch):
+    with open_model("llama-dense").context(n_ctx=256) as ctx, ctx.interruptible():
+        run = ctx._pool._run
+
+        def struck(*args):
+            monkeypatch.undo()
+            signal.raise_signal(signal.SIGINT)  # the flag is set, then KeyboardInterrupt is raised
+            return run(*args)
+
+        monkeypatch.setattr(ctx._pool, "_run", struck)
+        with pytest.raises(KeyboardInterrupt):
+            ctx.decode([1])
+        assert ctx.n_past() == 0
+        assert ctx.decode([1, 2]).shape == (1, 128)
+
+
+def test_a_context_that_finds_no_memory_leaves_none_behind(open_model, monkeypatch):
+    freed, free = [], HostBuffer.free
+    monkeypatch.setattr(HostBuffer, "free", lambda self: (freed.append(self.usage), free(self))[1])
+    alloc = CpuDevice.alloc
+
+    def scarce(self, buft, n_bytes, usage):
+        if usage == "compute":
+            raise MemoryBudgetError("no memory")
+        return alloc(self, buft, n_bytes, usage)
+
+    monkeypatch.setattr(CpuDevice, "alloc", scarce)
+    with pytest.raises(MemoryBudgetError):
+        open_model("llama-dense").context(n_ctx=256)
+    assert freed == ["any"]
+
+
+def test_a_graph_of_no_kind_is_not_shown(open_model):
+    with open_model("llama-dense").context(n_ctx=256) as ctx:
+        for kind, format in [("decoding", "text"), ("decode", "svg")]:
+            with pytest.raises(UsageError, match="kind"):
+                ctx.dump_graph(kind, format)
 
 
 def test_what_cannot_be_decoded_is_refused_and_changes_nothing(open_model):

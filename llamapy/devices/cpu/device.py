@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection, Sequence
 from typing import Any
 
+from llamapy.base.errors import UsageError
 from llamapy.devices.cpu.buffers import HOST, HostBuffer
 from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower, misread
 from llamapy.devices.cpu.prepare import prepare
@@ -41,7 +42,8 @@ class CpuProgram:
 
 
 class CpuDevice:
-    """Always present, last in priority. `n_threads` may change between graphs."""
+    """Always present, last in priority. `n_threads` may change between graphs. Threads start when
+    first needed; after `close` there are none."""
 
     name = "CPU"
     default_buft = HOST
@@ -51,15 +53,20 @@ class CpuDevice:
         self.max_threads = max_threads
         self.n_threads = max_threads
         self._pool: ffi_pool.Pool | None = None
+        self._closed = False
         self._kernels = Kernels()
 
     @property
     def pool(self) -> ffi_pool.Pool:
+        if self._closed:
+            raise UsageError("the device is closed")
         if self._pool is None:
             self._pool = ffi_pool.Pool(self.max_threads)
         return self._pool
 
     def close(self) -> None:
+        """End the threads, after the run that is on. Twice is fine."""
+        self._closed = True
         if self._pool is not None:
             self._pool.close()
             self._pool = None

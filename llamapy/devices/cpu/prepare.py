@@ -106,13 +106,18 @@ def _quantise(nodes: list[Tensor], keep: Collection[int]) -> list[Tensor]:
     return out
 
 
+def most_cut(n_head_kv: int, n_threads: int) -> int:
+    """The most queries whose attention over a long context is cut into parts: those that leave a
+    thread fewer than four (KV head, query) pairs."""
+    return (4 * n_threads - 1) // max(n_head_kv, 1) if n_threads > 1 else 0
+
+
 def _cut_attention(nodes: list[Tensor], n_threads: int) -> list[Tensor]:
     out: list[Tensor] = []
     for node in nodes:
         if node.op == "flash_attn":
             q, k, idx = node.src[0], node.src[1], node.src[3]
-            groups = k.ne[1] * q.ne[2]  # (kv head, query) pairs
-            if idx.ne[0] > SPLIT_KV and n_threads > 1 and groups < 4 * n_threads:
+            if idx.ne[0] > SPLIT_KV and q.ne[2] <= most_cut(k.ne[1], n_threads):
                 parts = make("flash_attn_part", *node.src[:5], **node.params)
                 parts.name = f"{node.name} (parts)"
                 out.append(parts)
