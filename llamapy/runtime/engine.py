@@ -15,7 +15,6 @@ from llamapy.base.threads import default_threads
 from llamapy.devices.cpu import CpuDevice
 from llamapy.graph.device import Device
 from llamapy.graph.tensor import Tensor
-from llamapy.kv.cells import pad
 from llamapy.loader.hparams import HParams
 from llamapy.loader.mapped import CPU_MAPPED
 from llamapy.loader.place import CPU, DeviceInfo, Placement, place
@@ -130,7 +129,8 @@ class Engine:
         train = self.hparams.n_ctx_train
         if n_ctx is None:
             n_ctx = min(train, DEFAULT_CTX)
-        n_threads = n_threads or default_threads().n
+        if n_threads is None:
+            n_threads = default_threads().n
         params = ContextParams(
             n_ctx=n_ctx or train,
             n_batch=n_batch,
@@ -139,7 +139,7 @@ class Engine:
             type_k=type_k,
             type_v=type_v,
             n_threads=n_threads,
-            n_threads_batch=n_threads_batch or n_threads,
+            n_threads_batch=n_threads if n_threads_batch is None else n_threads_batch,
             fusion=fusion,
         )
         if not self.weights:
@@ -152,12 +152,6 @@ class Engine:
         weights: dict[str, Tensor] = self.weights.tensors
         layers = self.placement.layer_device
         return Parts(self.arch, self.hparams, weights, self.devices, layers)
-
-    def kv_bytes(self, n_ctx: int, type_bytes: int = 2) -> int:
-        """Bytes of K and V for `n_ctx` tokens in every layer, window layers counted in full."""
-        hp = self.hparams
-        rows = sum(hp.n_embd_k_gqa(il) + hp.n_embd_v_gqa(il) for il in range(hp.n_layer))
-        return rows * pad(n_ctx) * type_bytes
 
     def close(self) -> None:
         """Close the contexts still open, free the weights, unmap the file. Twice is fine."""

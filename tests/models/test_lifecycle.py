@@ -151,7 +151,14 @@ def test_what_cannot_be_decoded_is_refused_and_changes_nothing(open_model):
 
 @pytest.mark.parametrize(
     "params",
-    [{"n_ctx": -1}, {"n_ubatch": 0}, {"type_k": "q9"}, {"n_seq_max": 0}, {"n_batch": -5}],
+    [
+        {"n_ctx": -1},
+        {"n_ubatch": 0},
+        {"type_k": "q9"},
+        {"n_seq_max": 0},
+        {"n_batch": -5},
+        {"n_threads": 0},
+    ],
 )
 def test_bad_sizes_are_refused(open_model, params):
     with pytest.raises(UsageError):

@@ -30,10 +30,6 @@ class CpuProgram:
     def n_nodes(self) -> int:
         return len(self._plan.nodes)
 
-    @property
-    def n_stages(self) -> int:
-        return int((self._plan.nodes["flags"] & 1).sum()) + (1 if self.n_nodes else 0)
-
     def run(self) -> None:
         plan = self._plan
         self._device.pool.run(
