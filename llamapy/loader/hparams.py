@@ -171,16 +171,8 @@ def _heads(file: Keys, arch: str, n_layer: int) -> tuple[tuple[int, ...], tuple[
     return n_head, n_head_kv
 
 
-def read_hparams(file: Keys) -> HParams:
-    """The keys that every architecture shares. Raises FileError naming key, expected, found."""
-    arch = file.get_str("general.architecture")
-    n_layer = count(file, f"{arch}.block_count", least=1)
-    if n_layer > MAX_LAYERS:
-        raise _bad(file, f"{arch}.block_count", f"at most {MAX_LAYERS}", n_layer)
-    n_embd = count(file, f"{arch}.embedding_length", least=1)
-    n_ctx_train = count(file, f"{arch}.context_length", least=1)
-    n_head, n_head_kv = _heads(file, arch, n_layer)
-    heads = next(h for h in n_head if h)
+def _head_sizes(file: Keys, arch: str, n_embd: int, heads: int) -> tuple[int, int, int]:
+    """Elements of a head of k and of v, and how many of k's are rotated."""
     key_k, key_v = f"{arch}.attention.key_length", f"{arch}.attention.value_length"
     if (key_k not in file.keys or key_v not in file.keys) and n_embd % heads:
         raise _bad(file, f"{arch}.embedding_length", f"a multiple of {heads} heads", n_embd)
@@ -190,6 +182,19 @@ def read_hparams(file: Keys) -> HParams:
     if n_rot > head_k or n_rot % 2:
         expected = f"an even number, at most the head size {head_k}"
         raise _bad(file, f"{arch}.rope.dimension_count", expected, n_rot)
+    return head_k, head_v, n_rot
+
+
+def read_hparams(file: Keys) -> HParams:
+    """The keys that every architecture shares. Raises FileError naming key, expected, found."""
+    arch = file.get_str("general.architecture")
+    n_layer = count(file, f"{arch}.block_count", least=1)
+    if n_layer > MAX_LAYERS:
+        raise _bad(file, f"{arch}.block_count", f"at most {MAX_LAYERS}", n_layer)
+    n_embd = count(file, f"{arch}.embedding_length", least=1)
+    n_ctx_train = count(file, f"{arch}.context_length", least=1)
+    n_head, n_head_kv = _heads(file, arch, n_layer)
+    head_k, head_v, n_rot = _head_sizes(file, arch, n_embd, next(h for h in n_head if h))
     rope = read_rope(file, arch, n_ctx_train)
     return HParams(
         arch=arch,
