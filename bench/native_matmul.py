@@ -26,8 +26,15 @@ from llamapy.ffi.lib import KernelRow, load
 from llamapy.ffi.pool import Pool, prepare
 from llamapy.ffi.record import empty_nodes
 
-TYPES = "q4_0,q4_1,q5_0,q5_1,q8_0,q4_K,q5_K,q6_K,f16,bf16,f32"
-HALVES = {"q4_1": (0, 2), "q5_1": (0, 2), "q4_K": (0, 2), "q5_K": (0, 2), "q6_K": (208,)}
+TYPES = "q3_K,q4_0,q4_1,q5_0,q5_1,q8_0,q4_K,q5_K,q6_K,f16,bf16,f32"
+HALVES = {
+    "q4_1": (0, 2),
+    "q5_1": (0, 2),
+    "q4_K": (0, 2),
+    "q5_K": (0, 2),
+    "q6_K": (208,),
+    "q3_K": (108,),
+}
 WEIGHT_BYTES = 128 << 20  # more than the last-level cache holds
 RNG = np.random.default_rng(0)
 

@@ -42,9 +42,9 @@ static inline int64_t lp_clamp(int64_t a, int64_t low, int64_t high) {
     return a < low ? low : a > high ? high : a;
 }
 
-/* Few columns: the time is that of reading the weights, and a task should read some 3 to 30 us, at
- * least 64 tasks where there is enough to do. Many columns: some 6 million products a task, and all
- * columns together up to 512, since every cut along n unpacks the weights once more. */
+/* Some 64 tasks where there is enough to do. Few columns: the time is that of reading the weights,
+ * 32 KiB (2 us) to 512 KiB a task. Many columns: 1 to 64 million products (5 to 300 us) a task, and
+ * all columns together up to 512, since every cut along n unpacks the weights once more. */
 static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
     const int64_t k = n->src[0].ne[0], m = n->src[0].ne[1], cols = n->src[1].ne[1];
     struct lp_cut c = {.cols = cols > 0 ? cols : 1};
@@ -56,7 +56,8 @@ static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
         if (cols > 512) {
             c.cols = lp_up((cols + (cols + 511) / 512 - 1) / ((cols + 511) / 512), LP_TASK_COLS);
         }
-        c.rows = lp_up((6 << 20) / (c.cols * (k > 0 ? k : 1) + 1), LP_TASK_ROWS);
+        const int64_t row = c.cols * (k > 0 ? k : 1);
+        c.rows = lp_up(lp_clamp(m * cols * k / 64, 1 << 20, 64 << 20) / (row + 1), LP_TASK_ROWS);
         while (m / c.rows * (cols / c.cols) < 16 && c.cols >= 4 * LP_TASK_COLS) {
             c.cols = lp_up(c.cols / 2, LP_TASK_COLS);
         }
