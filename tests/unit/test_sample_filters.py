@@ -34,7 +34,8 @@ def ranked(x: NDArray[np.float32]) -> list[Row]:
 def softmax(values: list[Row]) -> list[float]:
     top = max(v for _, v in values)
     e = [math.exp(v - top) for _, v in values]
-    return [x / math.fsum(e) for x in e]
+    total = math.fsum(e)
+    return [x / total for x in e]
 
 
 def scrambled(x: NDArray[np.float32]) -> Candidates:
