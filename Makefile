@@ -80,7 +80,7 @@ fmt: $(VENV)/.dev
 	@$(MAKE) --no-print-directory -s -C native fmt CLANG_FORMAT=$(abspath $(VENV))/bin/clang-format
 
 bench: $(VENV)/.run native models
-	@for b in bench/bench_*.py; do [ -e $$b ] || continue; echo "== $$b"; $(PY) $$b || exit 1; done
+	@for b in bench/*.py; do echo "== $$b"; PYTHONPATH=. $(PY) $$b || exit 1; done
 
 asan tsan:
 	@$(MAKE) --no-print-directory -C native $@
