@@ -38,13 +38,15 @@ class Cells:
         return set(np.flatnonzero((self.member == self.member[seq]).all(axis=1)).tolist())
 
     def choose(self, n: int, next_pos: Ints) -> Ints | None:
-        """The first n cells that are free, or out of every window; None when there are too few.
+        """n cells: empty ones first, then those out of every window, the oldest first, so that a
+        sequence can go back as far as possible. None when there are too few.
         `next_pos[s]`: the first position that sequence s will be asked about."""
-        free = self.pos < 0
-        if self.n_swa:
+        cells = np.flatnonzero(self.pos < 0)
+        if len(cells) < n and self.n_swa:
             seen = self.pos[None, :] > (next_pos - self.n_swa)[:, None]  # [n_seq_max, n_cells]
-            free |= ~(self.member & seen).any(axis=0)
-        cells = np.flatnonzero(free)
+            gone = np.flatnonzero((self.pos >= 0) & ~(self.member & seen).any(axis=0))
+            oldest = gone[np.argsort(self.pos[gone], kind="stable")]
+            cells = np.sort(np.concatenate([cells, oldest[: n - len(cells)]]))
         return cells[:n].astype(np.int32) if len(cells) >= n else None
 
     def take(self, cells: Ints, ubatch: Ubatch) -> None:

@@ -141,14 +141,17 @@ def test_a_window_refuses_to_go_back_to_what_it_forgot():
     assert kv.pos_max(0) == 499
 
 
-def test_a_window_knows_what_it_forgot_in_whatever_order_cells_are_taken():
+def test_a_window_forgets_the_oldest_first_and_knows_how_far_back_it_can_go():
     kv = cache(n_ctx=1024, n_seq_max=1, n_ubatch=200, n_swa=32, is_swa=(True, False))
+    n_cells = kv.layer(0).k.ne[1]
     run(kv, ubatch(list(range(200))))
-    for p in range(200, 600):  # the first 33 cells go round, old positions lie on behind them
+    for p in range(200, 600):
         run(kv, ubatch([p]))
-    assert kv._groups[1].held(0).min() < 100
-    assert not kv.seq_rm(0, 300, -1)
+    oldest = 600 - n_cells
+    assert sorted(kv._groups[1].held(0)) == list(range(oldest, 600))
+    assert not kv.seq_rm(0, oldest + 30, -1)  # the next query would see oldest - 1
     assert kv.pos_max(0) == 599
+    assert kv.seq_rm(0, oldest + 31, -1)
 
 
 def test_a_window_counts_from_the_position_that_is_next():
@@ -184,12 +187,12 @@ def test_no_sequence_has_a_position_twice():
 @pytest.mark.parametrize("broken", [False, True])
 def test_what_a_broken_run_wrote_over_is_forgotten(broken):
     kv = cache(n_ctx=1024, n_seq_max=1, n_ubatch=16, n_swa=32, is_swa=(True, False))
-    for p in range(0, 48, 16):
+    for p in range(0, 512, 16):
         run(kv, ubatch(list(range(p, p + 16))))
-    if broken:  # cells of positions below 17, out of the window of 48, were written to
-        run(kv, ubatch(list(range(48, 64)))).revert()
-    assert kv.pos_max(0) == 47
-    assert kv.seq_rm(0, 40, -1) is not broken  # the next query would see 9 to 39
+    if broken:  # the cells of the oldest positions, 256 to 271, were written to
+        run(kv, ubatch(list(range(512, 528)))).revert()
+    assert kv.pos_max(0) == 511
+    assert kv.seq_rm(0, 290, -1) is not broken  # the next query would see 259 to 289
 
 
 def test_layers_lie_in_one_buffer_without_overlap():

@@ -119,23 +119,52 @@ def _params(node: Tensor) -> tuple[list[int], list[float]]:
     return ints, floats
 
 
-def _span(operand: tuple[int, ...], t: Tensor) -> Span:
-    return operand[0], operand[1], operand[1] + t.n_bytes
-
-
 def _meets(span: Span, others: Iterable[Span]) -> bool:
     slot, lo, hi = span
     return any(s == slot and lo < h and low < hi for s, low, h in others)
 
 
+@dataclass(slots=True)
+class _Stage:
+    """What the nodes since the last sync read and wrote."""
+
+    reads: list[Span] = field(default_factory=list)
+    writes: list[Span] = field(default_factory=list)
+
+    def must_wait(self, reads: list[Span], written: Span) -> bool:
+        """Whether a node cannot join; it then begins a stage of its own."""
+        waits = (
+            _meets(written, self.reads)
+            or _meets(written, self.writes)
+            or any(_meets(r, self.writes) for r in reads)
+        )
+        if waits:
+            self.reads, self.writes = [], []
+        self.reads += reads
+        self.writes.append(written)
+        return waits
+
+
+def _span(operand: tuple[int, ...], t: Tensor) -> Span:
+    return operand[0], operand[1], operand[1] + t.n_bytes
+
+
+def _words(head: list[int], ints: list[int], operands: list[tuple[int, ...]]) -> list[int]:
+    """A record's words: head, parameters (floats follow by column), dst and sources."""
+    row = [*head, *ints, *[0] * (2 * N_PARAMS - len(ints))]
+    for operand in operands:
+        row += operand
+    for _ in range(1 + MAX_SRC - len(operands)):
+        row += _NO_OPERAND
+    return row
+
+
 def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
     """Records for the nodes that compute (views are skipped), with LP_SYNC where one must wait."""
-    low = _Lowering()
+    low, stage = _Lowering(), _Stage()
     rows: list[list[int]] = []
     fps: list[list[float]] = []
     names: list[str] = []
-    reads: list[Span] = []
-    writes: list[Span] = []
     for node in nodes:
         op = OPS.get(node.op)
         if op is None or op.view or node.n_elements == 0:
@@ -143,29 +172,11 @@ def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
         kernel = kernels.find(*kernel_key(node))
         if kernel is None:
             raise KernelError(f"{node.name}: no kernel for {' '.join(kernel_key(node))}")
-        dst = low.operand(node)
-        srcs = [low.operand(s) for s in node.src]
-        written = _span(dst, node)
-        read = [_span(o, s) for o, s in zip(srcs, node.src, strict=True)]
-        if op.writes_src:
-            read = read[1:]
-        flags = 0
-        if (
-            _meets(written, reads)
-            or _meets(written, writes)
-            or any(_meets(r, writes) for r in read)
-        ):
-            flags = SYNC
-            reads, writes = [], []
-        reads += read
-        writes.append(written)
+        operands = [low.operand(t) for t in (node, *node.src)]
+        written, *read = map(_span, operands, (node, *node.src))
+        flags = SYNC if stage.must_wait(read[1:] if op.writes_src else read, written) else 0
         ints, floats = _params(node)
-        row = [kernel, flags, len(srcs), 0, *ints, *[0] * (2 * N_PARAMS - len(ints)), *dst]
-        for operand in srcs:
-            row += operand
-        for _ in range(MAX_SRC - len(srcs)):
-            row += _NO_OPERAND
-        rows.append(row)
+        rows.append(_words([kernel, flags, len(node.src), 0], ints, operands))
         fps.append(floats + [0.0] * (N_PARAMS - len(floats)))
         names.append(node.name)
     words = NODE.itemsize // 8
