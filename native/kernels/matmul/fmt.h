@@ -1,4 +1,4 @@
-/* What a weight format is. Adding one: a fmt_<type>.h, its line in formats.h, its rows in rows.def.
+/* What a weight format is. Adding one: a fmt_<type>.h and its line in rows.def.
  *
  * A row of k weights is k / block blocks of `bytes` bytes. Weights come in groups of 32; group j of
  * a block (0 <= j < block / 32) is 32 small integers q and its scales, and weight i of it is

@@ -1,11 +1,9 @@
 /* get_rows: dst[., i, j, l] = row ids[i, j, l] of the table, as f32.
  *
  * The table is [k, n_rows, c2, c3]; ids i32 [n, c2, c3] pick a row in their own matrix (a table
- * with one matrix serves all). Quantised values are rounded as their definition reads (fmt.h):
- * scale times sub-scale, times q, plus the minimum, one rounding each. A task is 16 rows. */
-#include "lp.h"
-#include "formats.h"
-#include "matmul.h"
+ * with one matrix serves all). A task is 16 rows. Here: the walk, and tables of floats. */
+#include "get_rows.h"
+#include "fmt.h"
 
 #define TASK_ROWS 16
 
@@ -28,24 +26,6 @@ int64_t lp_scratch_get_rows(const struct lp_node *n) {
     return 0;
 }
 
-/* One group of 32 as floats. */
-LP_FORCE void group_values(const struct lp_fmt *f, const uint8_t *block, int j, float *v) {
-    int8_t q[32];
-    struct lp_scales s = {0};
-    f->weights(block, j, q);
-    f->scales(block, j, &s);
-    for (int i = 0; i < 32; i++) {
-        float ws = f->has_sub ? s.ws * (float)s.s[i / 16] : s.ws;
-        float wm = f->has_sub ? s.wm * (float)s.m[i / 16] : s.wm;
-        v[i] = ws * (float)q[i];
-        if (f->has_min) {
-            v[i] = v[i] + wm;
-        }
-    }
-}
-
-typedef void (*row_fn)(const uint8_t *row, int64_t k, char *dst);
-
 /* The source row and the destination of place p of ids; NULL when the id lies outside the table. */
 static const char *place(const struct lp_args *a, int64_t p, char **dst) {
     const struct lp_opnd *table = &a->n->src[0], *ids = &a->n->src[1], *d = &a->n->dst;
@@ -61,7 +41,7 @@ static const char *place(const struct lp_args *a, int64_t p, char **dst) {
            (table->ne[3] > 1 ? i2 : 0) * table->nb[3];
 }
 
-static int get_rows(const struct lp_args *a, int64_t task, row_fn row) {
+int lp_get_rows(const struct lp_args *a, int64_t task, lp_row_fn row) {
     const struct lp_opnd *ids = &a->n->src[1];
     const int64_t all = ids->ne[0] * ids->ne[1] * ids->ne[2];
     const int64_t from = task * TASK_ROWS, end = from + TASK_ROWS < all ? from + TASK_ROWS : all;
@@ -93,22 +73,12 @@ static void row_bf16(const uint8_t *row, int64_t k, char *dst) {
         memcpy(dst + 4 * i, &v, 4);
     }
 }
-LP_FORCE void row_quantised(const struct lp_fmt *f, const uint8_t *row, int64_t k, char *dst) {
-    for (int64_t g = 0; g < k / 32; g++) {
-        float v[32];
-        group_values(f, lp_block_of(f, row, g), lp_group_in_block(f, g), v);
-        memcpy(dst + g * 128, v, 128);
-    }
-}
 
-#define ROW_OF(w)                                                                                  \
-    static void row_##w(const uint8_t *row, int64_t k, char *dst) {                                \
-        row_quantised(&lp_fmt_##w, row, k, dst);                                                   \
-    }
-#define LP_INST_mul_mat_x8_scalar(w) ROW_OF(w) /* the quantised formats are these */
-#define LP_INST_get_rows_f32_scalar(w)                                                             \
+#define KERNEL(w)                                                                                  \
     int lp_get_rows_##w##_f32_scalar(const struct lp_args *a, int64_t task, void *s) {             \
         (void)s;                                                                                   \
-        return get_rows(a, task, row_##w);                                                         \
+        return lp_get_rows(a, task, row_##w);                                                      \
     }
-#include "inst.h"
+KERNEL(f32)
+KERNEL(f16)
+KERNEL(bf16)

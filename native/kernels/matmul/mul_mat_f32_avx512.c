@@ -2,9 +2,11 @@
 #include "vec_avx512.h"
 #include "dot_f32.h"
 
-#define LP_INST_mul_mat_f32_avx512(w)                                                              \
+#define KERNEL(w)                                                                                  \
     int lp_mul_mat_##w##_f32_avx512(const struct lp_args *a, int64_t task, void *s) {              \
         (void)s;                                                                                   \
         return lp_mul_mat_f32(&lp_reader_##w, a, task);                                            \
     }
-#include "inst.h"
+KERNEL(f32)
+KERNEL(f16)
+KERNEL(bf16)

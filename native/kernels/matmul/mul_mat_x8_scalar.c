@@ -1,9 +1,10 @@
 /* Quantised weights by x8 activations, in plain C: what every other set must give bit for bit.
+ * Compiled once per format.
  *
  * One output element: for each group of 32 in k order isum = sum of q * x (exact, sub-scales
  * applied), acc = fma(ws * xd, (float)isum, acc); with a minimum accm = fma(wm, xd * (float)xsum,
  * accm); the result is acc, or acc + accm; then the addend. */
-#include "formats.h"
+#include "each.h"
 #include "matmul.h"
 
 static int32_t sum16(const int8_t *w, const int8_t *x) {
@@ -54,8 +55,6 @@ LP_FORCE int run(const struct lp_fmt *f, const struct lp_args *a, int64_t task, 
     return LP_OK;
 }
 
-#define LP_INST_mul_mat_x8_scalar(w)                                                               \
-    int lp_mul_mat_##w##_x8_scalar(const struct lp_args *a, int64_t task, void *s) {               \
-        return run(&lp_fmt_##w, a, task, s);                                                       \
-    }
-#include "inst.h"
+int LP_OF_FORMAT(lp_mul_mat_, _x8_scalar)(const struct lp_args *a, int64_t task, void *s) {
+    return run(&LP_OF_FORMAT(lp_fmt_, ), a, task, s);
+}

@@ -2,7 +2,6 @@
 #ifndef LP_X8_ROWS_H
 #define LP_X8_ROWS_H
 
-#include "formats.h"
 #include "matmul.h"
 
 /* The scales of a block of 256 of eight rows, lane = row. */
