@@ -1,0 +1,8 @@
+#include "lp.h"
+#include "vec_neon.h"
+#include "lp_math.h"
+#include "lp_load.h"
+#include "kernels/attn/shape.h"
+#include "kernels/attn/micro.h"
+#include "kernels/attn/tile.h"
+#include "kernels/attn/flash_attn.h"
