@@ -72,6 +72,9 @@ TYPES: tuple[Type, ...] = (
 BY_ID: dict[int, Type] = {t.id: t for t in TYPES}
 BY_NAME: dict[str, Type] = {t.name: t for t in TYPES}
 
+# What the rows of an attention cache may be, K and V independently.
+CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
+
 F32 = BY_NAME["f32"]
 F16 = BY_NAME["f16"]
 I32 = BY_NAME["i32"]

@@ -2,7 +2,7 @@
 #ifndef LP_LOAD_H
 #define LP_LOAD_H
 
-enum { LP_T_F32 = 0, LP_T_F16 = 1 };
+#include "lp_types.h"
 
 LP_INLINE v16 lp_load_as(const char *p, int type, int n) {
     if (type == LP_T_F16) {

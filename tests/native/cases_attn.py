@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 from harness import Case, operand, params, result
@@ -112,8 +113,7 @@ def several_lists(rng: Rng, types: tuple[type, type]) -> Attention:
 DTYPES = {"f32": np.float32, "f16": np.float16}
 
 
-def attentions(rng: Rng, row: KernelRow) -> list[Attention]:
-    t = (DTYPES[row.wtype], DTYPES[row.xtype])
+def attentions(rng: Rng, t: tuple[type, type]) -> list[Attention]:
     return [
         make(rng, t, (9, 3), (64, 64), 1, 150, 256, name="decode"),
         make(rng, t, (4, 4), (64, 64), 1, 63, 64, name="decode, one head each"),
@@ -130,14 +130,19 @@ def attentions(rng: Rng, row: KernelRow) -> list[Attention]:
     ]
 
 
+FLOATS = tuple(product(DTYPES.values(), repeat=2))
+
+
 def flash_attn(rng: Rng, row: KernelRow) -> list[Case]:
-    t = (DTYPES[row.wtype], DTYPES[row.xtype])
-    sink = make(rng, t, (6, 3), (32, 48), 7, 70, 128, sinks=True, name="sinks")
-    return [a.whole() for a in (*attentions(rng, row), sink)]
+    found = []
+    for t in FLOATS:
+        sink = make(rng, t, (6, 3), (32, 48), 7, 70, 128, sinks=True, name="sinks")
+        found += [a.whole() for a in (*attentions(rng, t), sink)]
+    return found
 
 
 def flash_attn_part(rng: Rng, row: KernelRow) -> list[Case]:
-    return [a.parts() for a in attentions(rng, row)]
+    return [a.parts() for t in FLOATS for a in attentions(rng, t)]
 
 
 def flash_attn_merge(rng: Rng, row: KernelRow) -> list[Case]:

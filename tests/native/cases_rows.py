@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-from harness import Case, Operand, operand, params, result
+from harness import Case, Operand, operand, packed, params, result
 
+from llamapy.base.types import BY_NAME
 from llamapy.ffi.lib import KernelRow
 from llamapy.graph.ops import GLU, UNARY
 
@@ -149,6 +150,8 @@ def quant_act(rng: Rng, row: KernelRow) -> list[Case]:
 
 
 def cpy(rng: Rng, row: KernelRow) -> list[Case]:
+    if BY_NAME[row.wtype].quantised:
+        return cpy_blocks(rng, row.wtype)
     dtype = np.float16 if row.xtype == "f16" else np.float32
     cases = []
     for shape in SHAPES:
@@ -166,7 +169,48 @@ def cpy(rng: Rng, row: KernelRow) -> list[Case]:
     return cases
 
 
+def blocks_edge() -> np.ndarray:
+    """Rows of 32: zeros, subnormals, halves, one sign, what is not finite."""
+    x = np.zeros((9, 32), np.float32)
+    x[1] = 1e-42
+    x[2] = np.linspace(-127, 127, 32)
+    x[3] = np.arange(32) - 15.5
+    x[4], x[4, 3] = -0.5, -8.0
+    x[5, 7], x[6, 3], x[7] = 1e-38, np.inf, np.nan
+    x[8] = np.arange(32) * 3e38 / 31 - 1e38
+    return x
+
+
+def cpy_blocks(rng: Rng, name: str) -> list[Case]:
+    cases = []
+    for shape in ((1, 32), (3, 96), (2, 3, 2, 64), (1, 8224)):
+        x = gaps(rng, *shape, scale=10.0 ** float(rng.integers(-5, 4)))
+        cases.append(Case([operand(x)], result(name, x.shape[::-1]), name=str(shape)))
+    turned = gaps(rng, 3, 64, 35).transpose(0, 2, 1)
+    cases.append(Case([operand(turned)], result(name, turned.shape[::-1]), name="permuted"))
+    cases.append(Case([operand(blocks_edge())], result(name, (32, 9)), name="edges"))
+    return cases
+
+
+def set_blocks(rng: Rng, name: str) -> list[Case]:
+    cases = []
+    for n, width in ((1, 32), (3, 96), (7, 576), (2, 8224)):
+        fill = rng.integers(0, 256, BY_NAME[name].row_bytes(width) * 19, dtype=np.uint8)
+        cache = packed(fill, name, (width, 19))
+        ids = operand(rng.permutation(19)[:n].astype(np.int32), 4)
+        srcs = [cache, operand(gaps(rng, n, width)), ids]
+        cases.append(Case(srcs, same_as(cache), alias=0, name=f"{n}x{width}"))
+    fill = rng.integers(0, 256, BY_NAME[name].row_bytes(64) * 18, dtype=np.uint8)
+    cache = packed(fill, name, (64, 9, 2))
+    ids = operand(np.stack([rng.permutation(9)[:4], rng.permutation(9)[:4]]).astype(np.int32))
+    srcs = [cache, operand(gaps(rng, 2, 4, 64)), ids]
+    cases.append(Case(srcs, same_as(cache), alias=0, name="planes"))
+    return cases
+
+
 def set_rows(rng: Rng, row: KernelRow) -> list[Case]:
+    if row.wtype not in ("f32", "f16"):
+        return set_blocks(rng, row.wtype)
     dtype = np.float16 if row.wtype == "f16" else np.float32
     cases = []
     for n, width in ((1, 1), (3, 40), (7, 576), (2, 8200)):

@@ -13,7 +13,7 @@ from cases_attn import DTYPES, Attention, attentions, cache, causal, make, queri
 from harness import Case, operand, result, row_of, run, values
 
 from llamapy.base.errors import KernelError
-from llamapy.ffi.lib import KernelRow, load
+from llamapy.ffi.lib import load
 
 TYPES = [("f32", "f32"), ("f16", "f16"), ("f16", "f32"), ("f32", "f16")]
 
@@ -25,14 +25,14 @@ def isas() -> list[str]:
 
 def attend(a: Attention, isa: str = "scalar", n_threads: int = 1) -> np.ndarray:
     """[n_tokens, n_head, n_embd_head_v]"""
-    row = row_of("flash_attn", _type(a.k), _type(a.v), isa)
+    row = row_of("flash_attn", "kv", "kv", isa)
     n_tokens, n_head, _ = a.q.shape
     raw = run(row.index, a.whole(), n_threads)
     return values(raw, np.float32, (a.v.shape[2], n_head, n_tokens))
 
 
 def in_parts(a: Attention, isa: str) -> np.ndarray:
-    part = row_of("flash_attn_part", _type(a.k), _type(a.v), isa)
+    part = row_of("flash_attn_part", "kv", "kv", isa)
     merge = row_of("flash_attn_merge", isa=isa)
     case = a.parts()
     parts = values(run(part.index, case, split_for=3), np.float32, case.dst.ne)
@@ -41,10 +41,6 @@ def in_parts(a: Attention, isa: str) -> np.ndarray:
     dst = result("f32", (a.v.shape[2] * n_head, n_tokens))
     raw = run(merge.index, Case(srcs, dst))
     return values(raw, np.float32, (a.v.shape[2], n_head, n_tokens))
-
-
-def _type(x: np.ndarray) -> str:
-    return {np.dtype(d): n for n, d in DTYPES.items()}[x.dtype]
 
 
 def slopes(n_head: int, max_bias: float) -> np.ndarray:
@@ -78,7 +74,6 @@ def meaning(a: Attention) -> np.ndarray:
 
 
 def _all(wtype: str, xtype: str) -> list[Attention]:
-    row: KernelRow = row_of("flash_attn", wtype, xtype)
     rng = np.random.default_rng(11)
     t = (DTYPES[wtype], DTYPES[xtype])
     more = [
@@ -86,7 +81,7 @@ def _all(wtype: str, xtype: str) -> list[Attention]:
         make(rng, t, (3, 1), (96, 96), 100, 0, 128, name="two blocks of rows"),
         make(rng, t, (71, 1), (16, 16), 3, 20, 64, name="a group wider than a block"),
     ]
-    return attentions(rng, row) + more
+    return attentions(rng, t) + more
 
 
 @pytest.mark.parametrize("types", TYPES, ids=str)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llamapy.base.errors import KernelError
-from llamapy.base.types import F32, I32, X8
+from llamapy.base.types import CACHE_TYPES, F32, I32, X8
 from llamapy.ffi.lib import MAX_SRC, best_kernel
 from llamapy.ffi.record import NODE, SYNC
 from llamapy.graph.ops import OPS
@@ -22,7 +22,6 @@ from llamapy.graph.tensor import Tensor
 
 N_PARAMS = 12
 _NO_OPERAND = (-1,) + (0,) * 10
-_SOURCE_TYPES = {"mul_mat": (0, 1), "flash_attn": (1, 2), "flash_attn_part": (1, 2)}
 # Sources of other types than f32: those that the key of the kernel names, and whole numbers.
 _KEYED = {
     "mul_mat": (0,),
@@ -45,9 +44,11 @@ Span = tuple[int, int, int]  # slot, first byte, one past the last
 def kernel_key(node: Tensor) -> tuple[str, str, str]:
     """(family, wtype, xtype) of the kernel a node needs: ARCHITECTURE.md, "Kernels"."""
     op = node.op
-    if op in _SOURCE_TYPES:
-        w, x = _SOURCE_TYPES[op]
-        return op, node.src[w].type.name, node.src[x].type.name
+    if op == "mul_mat":
+        return op, node.src[0].type.name, node.src[1].type.name
+    if op in ("flash_attn", "flash_attn_part"):
+        k, v = node.src[1].type.name, node.src[2].type.name
+        return (op, "kv", "kv") if k in CACHE_TYPES and v in CACHE_TYPES else (op, k, v)
     if op == "get_rows":
         return op, node.src[0].type.name, "f32"
     if op in ("set_rows", "cpy"):

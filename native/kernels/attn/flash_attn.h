@@ -1,11 +1,12 @@
 /* softmax(q K^T) V without the matrix of scores, in tiles (ARCHITECTURE.md, "Attention without
  * masks"; the online softmax of Milakov and Gimelshein 2018, tiled as in Dao et al. 2022).
  *
- * q f32 [dk, n_head, n_tokens]; K [dk, n_head_kv, n_cells] and V [dv, ...] f32 or f16, axis 0
- * without gaps; idx i32 [n_places, n_lists]; range i32 [4, n_tokens]; sinks f32 [n_head].
- * flash_attn: a task is a block of rows of one kv head. flash_attn_part: a range of tiles of one kv
- * head; per (token, head, tile) it writes o[dv], m, l, with o = 0, m = -inf, l = 0 where nothing is
- * seen. flash_attn_merge skips a part with l = 0 (a tile that is seen has p = 1 somewhere, or NaN).
+ * q f32 [dk, n_head, n_tokens]; K [dk, n_head_kv, n_cells] and V [dv, ...], each of any type that a
+ * cache may have (widen.h), axis 0 without gaps; idx i32 [n_places, n_lists]; range i32 [4,
+ * n_tokens]; sinks f32 [n_head]. flash_attn: a task is a block of rows of one kv head.
+ * flash_attn_part: a range of tiles of one kv head; per (token, head, tile) it writes o[dv], m, l,
+ * with o = 0, m = -inf, l = 0 where nothing is seen. flash_attn_merge skips a part with l = 0 (a
+ * tile that is seen has p = 1 somewhere, or NaN).
  */
 
 /* The queries of n rows, widened with zeros to dk_pad, and what they see. */
@@ -84,8 +85,7 @@ static void lp_finish_row(float *out, const float *sum, float M, float L, const 
 }
 
 /* Rows [r0, r1) of the block, all of one list, over every tile they may see. */
-static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1, int k_type,
-                     int v_type) {
+static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1) {
     int64_t lo = t->n_places, hi = 0;
     for (int64_t r = r0; r < r1; r++) {
         lo = t->lo[r] < t->hi[r] && t->lo[r] < lo ? t->lo[r] : lo;
@@ -93,7 +93,7 @@ static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1,
     }
     for (int64_t tile = lo / LP_TILE; tile * LP_TILE < hi; tile++) {
         int any = 0;
-        int status = lp_tile_run(t, kv_head, r0, r1, tile, k_type, v_type, &any);
+        int status = lp_tile_run(t, kv_head, r0, r1, tile, &any);
         if (status) {
             return status;
         }
@@ -104,8 +104,7 @@ static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1,
     return LP_OK;
 }
 
-static int lp_flash_attn(const struct lp_args *args, int64_t task, void *scratch, int k_type,
-                         int v_type) {
+int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *scratch) {
     struct lp_attn t;
     const struct lp_node *n = args->n;
     int status = lp_attn_open(&t, n, scratch);
@@ -122,7 +121,7 @@ static int lp_flash_attn(const struct lp_args *args, int64_t task, void *scratch
     }
     for (int64_t r = 0, end; !status && r < rows; r = end) {
         end = lp_same_list(&t, r, rows);
-        status = lp_attend(&t, kv_head, r, end, k_type, v_type);
+        status = lp_attend(&t, kv_head, r, end);
     }
     for (int64_t r = 0; !status && r < rows; r++) {
         int64_t head = lp_attn_head(&t, kv_head, r0 + r), token = lp_attn_token(&t, r0 + r);
@@ -152,8 +151,7 @@ static void lp_write_parts(const struct lp_attn *t, int64_t kv_head, int64_t r0,
     }
 }
 
-static int lp_flash_attn_part(const struct lp_args *args, int64_t task, void *scratch, int k_type,
-                              int v_type) {
+int LP_FN(lp_flash_attn_part_kv_kv)(const struct lp_args *args, int64_t task, void *scratch) {
     struct lp_attn t;
     const struct lp_node *n = args->n;
     int status = lp_attn_open(&t, n, scratch);
@@ -171,7 +169,7 @@ static int lp_flash_attn_part(const struct lp_args *args, int64_t task, void *sc
             end = lp_same_list(&t, r, rows);
             for (int64_t tile = from; !status && tile < to; tile++) {
                 int any;
-                status = lp_tile_run(&t, kv_head, r, end, tile, k_type, v_type, &any);
+                status = lp_tile_run(&t, kv_head, r, end, tile, &any);
                 if (!status) {
                     lp_write_parts(&t, kv_head, r0, r, end, tile);
                 }
@@ -212,16 +210,3 @@ int LP_FN(lp_flash_attn_merge_f32_f32)(const struct lp_args *args, int64_t task,
     }
     return LP_OK;
 }
-
-#define LP_ATTENTION(k, v, k_type, v_type)                                                         \
-    int LP_FN(lp_flash_attn_##k##_##v)(const struct lp_args *a, int64_t task, void *scratch) {     \
-        return lp_flash_attn(a, task, scratch, k_type, v_type);                                    \
-    }                                                                                              \
-    int LP_FN(lp_flash_attn_part_##k##_##v)(const struct lp_args *a, int64_t task,                 \
-                                            void *scratch) {                                       \
-        return lp_flash_attn_part(a, task, scratch, k_type, v_type);                               \
-    }
-LP_ATTENTION(f32, f32, LP_T_F32, LP_T_F32)
-LP_ATTENTION(f32, f16, LP_T_F32, LP_T_F16)
-LP_ATTENTION(f16, f32, LP_T_F16, LP_T_F32)
-LP_ATTENTION(f16, f16, LP_T_F16, LP_T_F16)

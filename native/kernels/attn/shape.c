@@ -1,6 +1,7 @@
 /* Geometry, task counts and scratch of the attention families. */
 #include <string.h>
 #include "lp_double.h"
+#include "lp_types.h"
 #include "kernels/attn/shape.h"
 
 static int64_t up16(int64_t x) {
@@ -25,6 +26,7 @@ static int64_t lay_out(struct lp_attn *t, char *start) {
     int64_t used = 0;
     t->q = take(start, &used, rows * t->dk_pad);
     t->k = take(start, &used, LP_TILE * t->dk_pad);
+    t->wide = take(start, &used, 16 * t->dk_pad);
     t->v = take(start, &used, LP_TILE * t->dv_pad);
     t->s = take(start, &used, rows * LP_TILE);
     t->o = take(start, &used, rows * t->dv_pad);
@@ -41,6 +43,22 @@ static int64_t lay_out(struct lp_attn *t, char *start) {
     return used;
 }
 
+/* Bytes of a row of n elements; 0 for a type that no cache has, or where n splits a block. */
+static int64_t row_bytes(int64_t type, int64_t n) {
+    static const struct {
+        int block, bytes;
+    } types[] = {
+        [LP_T_F32] = {1, 4},    [LP_T_F16] = {1, 2},    [LP_T_BF16] = {1, 2},
+        [LP_T_Q4_0] = {32, 18}, [LP_T_Q4_1] = {32, 20}, [LP_T_Q5_0] = {32, 22},
+        [LP_T_Q5_1] = {32, 24}, [LP_T_Q8_0] = {32, 34}, [LP_T_IQ4_NL] = {32, 18},
+    };
+    if (type < 0 || type >= (int64_t)(sizeof types / sizeof types[0]) || !types[type].block ||
+        n % types[type].block) {
+        return 0;
+    }
+    return n / types[type].block * types[type].bytes;
+}
+
 int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch) {
     const struct lp_opnd *q = &n->src[LP_Q], *k = &n->src[LP_K], *v = &n->src[LP_V];
     const struct lp_opnd *idx = &n->src[LP_IDX];
@@ -48,6 +66,10 @@ int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch) {
                           .dv = v->ne[0],
                           .dk_pad = up16(q->ne[0]),
                           .dv_pad = up16(v->ne[0]),
+                          .k_type = (int)k->type,
+                          .v_type = (int)v->type,
+                          .k_bytes = row_bytes(k->type, k->ne[0]),
+                          .v_bytes = row_bytes(v->type, v->ne[0]),
                           .n_head = q->ne[1],
                           .n_head_kv = k->ne[1],
                           .n_tokens = q->ne[2],
@@ -59,7 +81,7 @@ int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch) {
                           .cap = (float)n->fp[LP_SOFTCAP],
                           .max_bias = n->fp[LP_MAX_BIAS]};
     if (n->n_src < 5 || k->ne[0] != t->dk || t->n_head_kv < 1 || t->n_head % t->n_head_kv ||
-        v->ne[1] != t->n_head_kv || v->ne[2] != t->n_cells || t->dk < 1 || t->dv < 1) {
+        v->ne[1] != t->n_head_kv || v->ne[2] != t->n_cells || t->k_bytes < 1 || t->v_bytes < 1) {
         return LP_E_TYPES;
     }
     t->group = t->n_head / t->n_head_kv;

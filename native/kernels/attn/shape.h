@@ -18,6 +18,8 @@ enum { LP_SCALE, LP_MAX_BIAS, LP_SOFTCAP };
 struct lp_attn {
     const struct lp_args *args;
     int64_t dk, dv, dk_pad, dv_pad; /* head sizes, and rounded up to 16 */
+    int k_type, v_type;
+    int64_t k_bytes, v_bytes; /* of a row */
     int64_t n_head, n_head_kv, group, n_tokens, n_rows;
     int64_t n_places, n_tiles, n_lists, n_cells;
     float scale, cap; /* cap 0: none */
@@ -25,7 +27,8 @@ struct lp_attn {
 
     /* Scratch. [rows] stands for LP_ROWS + LP_PAD. */
     float *q;                      /* [rows][dk_pad] */
-    float *k;                      /* a tile of K: transposed, or as rows [LP_TILE][dk_pad] */
+    float *k;                      /* a tile of K, transposed [LP_TILE][dk_pad] */
+    float *wide;                   /* 16 rows of K as f32 [16][dk_pad] */
     float *v;                      /* a tile of V [LP_TILE][dv_pad] */
     float *s;                      /* [rows][LP_TILE] scores, then p */
     float *o, *sum;                /* [rows][dv_pad] of the tile, and merged */
@@ -35,7 +38,8 @@ struct lp_attn {
     float *zero;                   /* bytes of a row of an absent cell */
 };
 
-/* Reads the node; scratch may be NULL. LP_OK, or LP_E_TYPES when the shapes do not fit together. */
+/* Reads the node; scratch may be NULL. LP_OK, or LP_E_TYPES when the shapes do not fit together, K
+ * or V is of a type that no cache has, or a head is not a whole number of blocks. */
 int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch);
 int64_t lp_attn_scratch_bytes(const struct lp_node *n);
 /* Blocks into which flash_attn cuts the rows of one kv head: n_tasks / n_head_kv of them. */

@@ -5,8 +5,9 @@
  * j in the order of four registers of 16, then the tree; p[j] = exp(s[j] - m); l = canonical sum of
  * p; o[d] = fma over visible j in order of p[j] * v[j][d] from 0.
  *
- * Few rows read K and V where they lie (decode is bound by reading them); more rows pay for a tile
- * that is widened to f32 once, K transposed so that a lane is a key and the tree needs no shuffles.
+ * Few rows read K and V of f32 and f16 where they lie (decode is bound by reading them); more rows
+ * pay for a tile that is widened to f32 once, K transposed so that a lane is a key and the tree
+ * needs no shuffles. Other types are widened in any case, once for all rows.
  */
 
 static const int32_t lp_lanes[16] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -84,77 +85,89 @@ LP_INLINE int lp_sees(const struct lp_tile *e, const struct lp_attn *t, int64_t 
     return a < b && e->before[b] > e->before[a];
 }
 
-/* Row of `n` elements at p, widened and padded with zeros to a multiple of 16, at dst. */
-LP_INLINE void lp_widen(float *dst, const char *p, int type, int64_t n) {
-    int64_t size = lp_type_bytes(type);
-    for (int64_t d = 0; d < n; d += 16) {
-        v_store(dst + d, lp_load_as(p + d * size, type, n - d < 16 ? (int)(n - d) : 16));
+/* Whether rows can be read as they are. */
+LP_INLINE int lp_in_place(int type, int64_t n, int64_t n_pad) {
+    return (type == LP_T_F32 || type == LP_T_F16) && n == n_pad;
+}
+
+/* K of 16 places from j on as f32: rows in t->wide, where k then points. */
+static void lp_k_rows(const struct lp_tile *e, struct lp_attn *t, int j, const char **k) {
+    for (int i = 0; i < 16; i++) {
+        float *row = t->wide + i * t->dk_pad;
+        lp_widen(row, e->k[j + i], t->k_type, t->dk);
+        k[i] = (const char *)row;
     }
 }
 
+/* Rows of 16 keys, transposed, at their places of a panel. */
+LP_INLINE void lp_k_columns(float *panel, const char *const *k, int type, int64_t dk) {
+    int64_t size = lp_type_bytes(type);
+    for (int64_t d = 0; d < dk; d += 16) {
+        int m = dk - d < 16 ? (int)(dk - d) : 16;
+        v16 x[16];
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) {
+            x[i] = lp_load_as(k[i] + d * size, type, m);
+        }
+        v_transpose16(x);
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) {
+            v_store(panel + (d + i) * LP_WIDE, x[i]);
+        }
+    }
+}
 /* K of places [first, last), multiples of 16, transposed: panel w holds keys LP_WIDE w .. of every
  * element, [LP_TILE / LP_WIDE][dk_pad][LP_WIDE]. */
-LP_INLINE void lp_k_panels(const struct lp_tile *e, struct lp_attn *t, int type, int first,
-                           int last) {
-    int64_t size = lp_type_bytes(type);
+static void lp_k_panels(const struct lp_tile *e, struct lp_attn *t, int first, int last) {
     for (int j = first; j < last; j += 16) {
         float *panel = t->k + j / LP_WIDE * t->dk_pad * LP_WIDE + j % LP_WIDE;
-        for (int64_t d = 0; d < t->dk; d += 16) {
-            int m = t->dk - d < 16 ? (int)(t->dk - d) : 16;
-            v16 x[16];
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++) {
-                x[i] = lp_load_as(e->k[j + i] + d * size, type, m);
-            }
-            v_transpose16(x);
-#pragma GCC unroll 16
-            for (int i = 0; i < 16; i++) {
-                v_store(panel + (d + i) * LP_WIDE, x[i]);
-            }
+        const char *k[16];
+        if (t->k_type == LP_T_F16) {
+            lp_k_columns(panel, e->k + j, LP_T_F16, t->dk);
+        } else if (t->k_type == LP_T_F32) {
+            lp_k_columns(panel, e->k + j, LP_T_F32, t->dk);
+        } else {
+            lp_k_rows(e, t, j, k);
+            lp_k_columns(panel, k, LP_T_F32, t->dk);
         }
     }
 }
 
-/* V of places [first, last), widened, where its rows cannot be read as they are. */
-static void lp_v_rows(struct lp_tile *e, struct lp_attn *t, int type, int first, int last) {
+/* V of places [first, last), widened; the keys of the next tile are fetched meanwhile. */
+static void lp_v_rows(struct lp_tile *e, struct lp_attn *t, int first, int last) {
     for (int j = first; j < last; j++) {
         float *row = t->v + j * t->dv_pad;
-        lp_widen(row, e->v[j], type, t->dv);
+        if (e->n_ahead) {
+            lp_ask(e->ahead[j], t->k_bytes);
+        }
+        lp_widen(row, e->v[j], t->v_type, t->dv);
         e->v[j] = (const char *)row;
     }
-}
-static void lp_k_rows(struct lp_tile *e, struct lp_attn *t, int type, int first, int last) {
-    for (int j = first; j < last; j++) {
-        float *row = t->k + j * t->dk_pad;
-        lp_widen(row, e->k[j], type, t->dk);
-        e->k[j] = (const char *)row;
-    }
+    e->n_ahead = 0;
 }
 
 /* Raw dots of rows [r0, r1) with places [first, last), multiples of 16. */
-static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int k_type, int64_t v_size,
-                         int64_t r0, int64_t r1, int first, int last) {
+static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int64_t r0, int64_t r1, int first,
+                         int last) {
     int64_t dk = t->dk_pad;
     if (r1 - r0 <= LP_FEW) {
-        int type = k_type;
-        if (t->dk != dk) {
-            lp_k_rows(e, t, k_type, first, last);
-            type = LP_T_F32;
-        }
+        int in_place = lp_in_place(t->k_type, t->dk, dk);
+        int type = in_place ? t->k_type : LP_T_F32;
         for (int j = first; j < last; j += 16) {
+            const char *wide[16], *const *k = e->k + j;
+            if (!in_place) {
+                lp_k_rows(e, t, j, wide);
+                k = wide;
+            }
             for (int64_t r = r0; r < r1; r += LP_BLOCK) {
-                lp_dots_any(t->s + r * LP_TILE + j, t->q + r * dk, e->k + j, dk, e->v + j,
-                            r == r0 ? t->dv * v_size : 0, type,
+                lp_dots_any(t->s + r * LP_TILE + j, t->q + r * dk, k, dk, e->v + j,
+                            r == r0 ? t->v_bytes : 0, type,
                             (int)(r1 - r < LP_BLOCK ? r1 - r : LP_BLOCK));
             }
         }
         return;
     }
-    if (k_type == LP_T_F16) {
-        lp_k_panels(e, t, LP_T_F16, first, last);
-    } else {
-        lp_k_panels(e, t, LP_T_F32, first, last);
-    }
+    lp_k_panels(e, t, first, last);
     for (int j = first / LP_WIDE * LP_WIDE; j < last; j += LP_WIDE) {
         for (int64_t r = r0; r < r1; r += LP_BLOCK) {
             lp_dots_panel(t->s + r * LP_TILE + j, t->q + r * dk, t->k + j * dk, dk);
@@ -242,7 +255,7 @@ static void lp_value_block(const struct lp_tile *e, struct lp_attn *t, int type,
 /* m, l, o of rows [r0, r1), all of one list, for one tile. Rows that see nothing get m = -inf, l =
  * 0. *any: whether some row sees something. */
 static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1, int64_t tile,
-                       int k_type, int v_type, int *any) {
+                       int *any) {
     struct lp_tile e = {.start = tile * LP_TILE};
     int from = LP_TILE, to = 0;
     for (int64_t r = r0; r < r1; r++) {
@@ -269,16 +282,16 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
     if (last_row - first_row <= LP_FEW) {
         lp_tile_ahead(&e, t, kv_head, t->list[r0], tile);
     }
-    lp_tile_dots(&e, t, k_type, lp_type_bytes(v_type), first_row, last_row, from / 16 * 16,
-                 (to + 15) / 16 * 16);
+    lp_tile_dots(&e, t, first_row, last_row, from / 16 * 16, (to + 15) / 16 * 16);
     for (int64_t r = first_row; r < last_row; r++) {
         if (lp_sees(&e, t, r)) {
             lp_soft_row(&e, t, r);
         }
     }
-    int type = v_type;
-    if (t->dv != t->dv_pad || (v_type != LP_T_F32 && last_row - first_row > LP_FEW)) {
-        lp_v_rows(&e, t, v_type, from, to);
+    int type = t->v_type;
+    if (!lp_in_place(type, t->dv, t->dv_pad) ||
+        (type != LP_T_F32 && last_row - first_row > LP_FEW)) {
+        lp_v_rows(&e, t, from, to);
         type = LP_T_F32;
     }
     for (int64_t r = first_row; r < last_row; r += LP_BLOCK) {

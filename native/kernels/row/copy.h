@@ -55,14 +55,6 @@ LP_INLINE int lp_cpy(const struct lp_args *a, int64_t task, int to, int from) {
     return LP_OK;
 }
 
-LP_INLINE int32_t lp_id_at(const char *ids, const struct lp_opnd *t, const int64_t *i) {
-    int32_t id;
-    int64_t at =
-        i[1] % t->ne[0] * t->nb[0] + i[2] % t->ne[1] * t->nb[1] + i[3] % t->ne[2] * t->nb[2];
-    memcpy(&id, ids + at, 4);
-    return id;
-}
-
 LP_INLINE int lp_set_rows(const struct lp_args *a, int64_t task, int to) {
     const struct lp_node *n = a->n;
     struct lp_walk w = lp_walk_units(&n->src[1], task, n->n_tasks);

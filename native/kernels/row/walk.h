@@ -8,6 +8,7 @@
 #define LP_WALK_H
 
 #include <stdbool.h>
+#include <string.h>
 #include "lp.h"
 
 #define LP_UNIT 64
@@ -51,6 +52,14 @@ static inline bool lp_walk_next(struct lp_walk *w) {
 /* Bytes from an operand's start to the row at index i, repeating the operand along short axes. */
 static inline int64_t lp_row_offs(const struct lp_opnd *t, const int64_t *i) {
     return i[1] % t->ne[1] * t->nb[1] + i[2] % t->ne[2] * t->nb[2] + i[3] % t->ne[3] * t->nb[3];
+}
+/* Of set_rows: the i32 id for the row at index i; ids repeat along axes 1 and 2. */
+static inline int32_t lp_id_at(const char *ids, const struct lp_opnd *t, const int64_t *i) {
+    int32_t id;
+    int64_t at =
+        i[1] % t->ne[0] * t->nb[0] + i[2] % t->ne[1] * t->nb[1] + i[3] % t->ne[2] * t->nb[2];
+    memcpy(&id, ids + at, 4);
+    return id;
 }
 /* Index of row number r of a shape, as lp_row_offs takes it. */
 static inline void lp_row_index(const struct lp_opnd *t, int64_t r, int64_t *i) {
