@@ -34,6 +34,7 @@ HALVES = {
     "q5_K": (0, 2),
     "q6_K": (208,),
     "q3_K": (108,),
+    "iq1_m": (),
 }
 WEIGHT_BYTES = 128 << 20  # more than the last-level cache holds
 RNG = np.random.default_rng(0)
@@ -114,6 +115,8 @@ def weights(type_name: str, n_bytes: int) -> np.ndarray:
         parts = {"f32": x, "f16": x.astype(np.float16), "bf16": u.astype(np.uint16)}
         return parts[type_name].view(np.uint8)
     blocks = np.frombuffer(RNG.bytes(n * t.size_bytes), np.uint8).reshape(n, -1).copy()
+    if type_name == "iq1_m":  # the f16 0x211f, a nibble on top of each of four words
+        blocks[:, 49::2] = (0xF0, 0x10, 0x10, 0x20)
     for at in HALVES.get(type_name, (0,)):
         blocks[:, at : at + 2] = np.array([0.01], np.float16).view(np.uint8)
     return blocks.reshape(-1)

@@ -4,6 +4,15 @@
 
 #include "int_x86.h"
 
+/* Byte i: all bits set where bit i is. */
+LP_FORCE b32 b32_bits(uint32_t bits) {
+    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
+                                          2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201ull);
+    const __m256i spread = _mm256_shuffle_epi8(_mm256_set1_epi32((int)bits), byte);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(spread, bit), bit);
+}
+
 /* x + `value` in byte i where bit i of the 16 at a, followed by the 16 at b, is set. */
 LP_FORCE b32 b32_add_bits(b32 x, const void *a, const void *b, int value) {
     int16_t bits[2];

@@ -4,6 +4,10 @@
 
 #include "int_x86.h"
 
+LP_FORCE b32 b32_bits(uint32_t bits) {
+    return _mm256_movm_epi8(bits);
+}
+
 LP_FORCE b32 b32_add_bits(b32 x, const void *a, const void *b, int value) {
     uint16_t low, high;
     memcpy(&low, a, 2);

@@ -36,6 +36,16 @@ LP_FORCE b32 b32_or(b32 a, b32 b) {
 LP_FORCE b32 b32_xor(b32 a, b32 b) {
     return _mm256_xor_si256(a, b);
 }
+LP_FORCE b32 b32_add(b32 a, b32 b) {
+    return _mm256_add_epi8(a, b);
+}
+LP_FORCE b32 b32_sub(b32 a, b32 b) {
+    return _mm256_sub_epi8(a, b);
+}
+/* Four times eight bytes, a first. */
+LP_FORCE b32 b32_of_u64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+    return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
+}
 /* Shifts within 16 bits: bits of the neighbouring byte come in, and the caller masks them. */
 LP_FORCE b32 b32_shr(b32 a, int n) {
     return _mm256_srli_epi16(a, n);
@@ -55,6 +65,10 @@ LP_FORCE b32 b32_twice(const void *p) {
 /* The low (h = 0) or high (h = 1) nibbles. */
 LP_FORCE b32 b32_nibbles(b32 a, int h) {
     return b32_and(h ? b32_shr(a, 4) : a, b32_set1(15));
+}
+/* 16-bit lanes, at most 255, as bytes: the lower half of a, of b, the upper half of a, of b. */
+LP_FORCE b32 b32_pack(b32 a, b32 b) {
+    return _mm256_packus_epi16(a, b);
 }
 /* 4 x 4 transposes of 32-bit lanes in both halves: lane j of a[i] <-> lane i of a[j]. So rows i and
  * i + 4 in a[i] become words i of the eight rows in a[i]. */
@@ -159,6 +173,11 @@ LP_FORCE i32x8 i8_last_words(const uint8_t *const *b, int64_t at) {
     }
     return _mm256_unpackhi_epi64(_mm256_unpackhi_epi32(r[0], r[1]),
                                  _mm256_unpackhi_epi32(r[2], r[3]));
+}
+/* Lanes 1 and 3 of a, of b, lanes 5 and 7 of a, of b. */
+LP_FORCE i32x8 i8_odd(i32x8 a, i32x8 b) {
+    return _mm256_castps_si256(
+        _mm256_shuffle_ps(_mm256_castsi256_ps(a), _mm256_castsi256_ps(b), 0xdd));
 }
 /* a's lower half, then b's; a's upper half, then b's. */
 LP_FORCE i32x8 i8_lower(i32x8 a, i32x8 b) {

@@ -23,6 +23,13 @@ HALVES: dict[str, tuple[int, ...]] = {
     "q4_K": (0, 2),
     "q5_K": (0, 2),
     "q6_K": (208,),
+    "iq1_m": (48,),
+    "iq1_s": (0,),
+    "iq2_s": (0,),
+    "iq2_xs": (0,),
+    "iq2_xxs": (0,),
+    "iq3_s": (0,),
+    "iq3_xxs": (0,),
 }
 QUANTISED = tuple(HALVES)
 FLOATS = ("f32", "f16", "bf16")
@@ -30,6 +37,12 @@ FLOATS = ("f32", "f16", "bf16")
 
 def with_scales(blocks: np.ndarray, type_name: str, scales: np.ndarray) -> np.ndarray:
     """blocks: uint8 [n, bytes]; scales: f16 [n, fields]."""
+    if type_name == "iq1_m":  # a nibble of the f16 on top of each of four words
+        shifts = np.arange(0, 16, 4, dtype=np.uint16)
+        nibbles = scales.view(np.uint16) >> shifts & np.uint16(15)  # [n, 4]
+        words = blocks[:, 48:56].view(np.uint16)
+        words[:] = words & np.uint16(0xFFF) | nibbles << np.uint16(12)
+        return blocks
     for i, at in enumerate(HALVES[type_name]):
         blocks[:, at : at + 2] = scales[:, i : i + 1].view(np.uint8)
     return blocks

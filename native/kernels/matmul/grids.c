@@ -4,15 +4,15 @@
  * (the first one lowest), 16 bits an entry and four entries a literal. */
 #include "grids.h"
 
-#define V(map, e, bits, i)                                                                         \
+/* clang-format off */
+#define V(map, e, bits, i) \
     ((((map) >> (((e) >> (bits) * (i)) & ((1 << (bits)) - 1)) * 8) & 255) << 8 * (i))
-#define EIGHT(m, e)                                                                                \
-    (V(m, e, 2, 0) | V(m, e, 2, 1) | V(m, e, 2, 2) | V(m, e, 2, 3) | V(m, e, 2, 4) |               \
+#define EIGHT(m, e) \
+    (V(m, e, 2, 0) | V(m, e, 2, 1) | V(m, e, 2, 2) | V(m, e, 2, 3) | V(m, e, 2, 4) | \
      V(m, e, 2, 5) | V(m, e, 2, 6) | V(m, e, 2, 7))
 #define FOUR(m, e) (uint32_t)(V(m, e, 3, 0) | V(m, e, 3, 1) | V(m, e, 3, 2) | V(m, e, 3, 3))
 #define G(x) ENTRY(MAP, x), ENTRY(MAP, x >> 16), ENTRY(MAP, x >> 32), ENTRY(MAP, x >> 48)
 
-/* clang-format off */
 #define MAP 0x100800ull
 #define ENTRY EIGHT
 const uint64_t lp_grid_iq1[2048] = {

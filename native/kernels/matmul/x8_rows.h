@@ -4,10 +4,12 @@
 
 #include "matmul.h"
 
-/* The scales of a block of 256 of eight rows, lane = row. */
+/* The scales of a block of 256 of eight rows, lane = row; q: their weights, where the format
+ * expands them. */
 struct lp_rows_scales {
     f32x8 ws[8], wm[8];
     i32x8 sub[16];
+    uint8_t q[8][256];
 };
 
 /* Rows r..r+7 of a task; beyond the last one, it stands in for the missing. */
@@ -17,7 +19,8 @@ LP_FORCE void lp_rows_at(const struct lp_mm *t, int64_t r, const uint8_t **row) 
     }
 }
 
-/* The rows' blocks that hold group g; of blocks of 256 the scales too. */
+/* The rows' blocks that hold group g, or what they were expanded to; of blocks of 256 the scales
+ * too. */
 LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
                            const uint8_t *const *row, int64_t g, const uint8_t **block,
                            struct lp_rows_scales *s) {
@@ -29,6 +32,13 @@ LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
     }
     if (f->has_sub) {
         l->sub(block, s->sub);
+    }
+    if (l->expand) {
+#pragma GCC unroll 1
+        for (int i = 0; i < 8; i++) {
+            l->expand(block[i], s->q[i]);
+            block[i] = s->q[i];
+        }
     }
 }
 
@@ -54,7 +64,9 @@ LP_FORCE void lp_rows_lanes(const struct lp_fmt *f, const struct lp_lanes *l,
     const int next = f->block == 32 ? j * f->bytes : 0, in = f->block == 32 ? 0 : j;
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < 4; i++) {
-            w[4 * h + i] = l->lanes(block[i] + next, block[i + 4] + next, in, h);
+            w[4 * h + i] = l->expand
+                               ? b32_two(block[i] + 32 * j + 16 * h, block[i + 4] + 32 * j + 16 * h)
+                               : l->lanes(block[i] + next, block[i + 4] + next, in, h);
         }
     }
 }
