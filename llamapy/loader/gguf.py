@@ -72,7 +72,12 @@ class GGUF(Keyed):
         """
         path = Path(path)
         map_, size = _map(path)
-        self = cls(path, map_, size)
+        return cls.of(path, map_, size, lenient=lenient)
+
+    @classmethod
+    def of(cls, path: Path, map_: mmap.mmap, size_bytes: int, *, lenient: bool = False) -> GGUF:
+        """As `open`, of memory that holds such a file; `path` is what messages call it."""
+        self = cls(path, map_, size_bytes)
         try:
             self._read(lenient)
         except BaseException:

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -157,9 +157,12 @@ class Context:
 
     # The loop.
 
-    def process_ubatch(self, ubatch: Ubatch) -> Logits:
+    def process_ubatch(
+        self, ubatch: Ubatch, run: Callable[[Compiled], None] | None = None
+    ) -> Logits:
         """One ubatch through the graph: [n_outputs, n_vocab], a view of the output buffer that the
-        next ubatch overwrites. A failed run leaves the memory's books as they were."""
+        next ubatch overwrites. A failed run leaves the memory's books as they were. `run` computes
+        the graph once its inputs are filled; another one may watch it do so."""
         step = self.memory.begin(ubatch)
         try:
             step.apply()  # the one line that edits the cache's books
@@ -172,7 +175,7 @@ class Context:
                 self.counters.built += 1
             for slot in built.inputs:
                 slot.fill(ubatch, step)
-            built.compiled.run()
+            (run or Compiled.run)(built.compiled)
         except BaseException:
             step.revert()
             raise

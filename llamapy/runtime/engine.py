@@ -82,7 +82,20 @@ class Engine:
             n_gpu_layers=n_gpu_layers, overrides=tuple(override_tensor)
         )
         others = list(devices or ())
-        files = open_model(path)
+        out = cls.of_files(open_model(path), flags, others, load_mode, progress)
+        out._pre, out._lenient = pre, lenient
+        return out
+
+    @classmethod
+    def of_files(
+        cls,
+        files: ModelFiles,
+        flags: PlaceFlags,
+        others: Sequence[Device] = (),
+        load_mode: str = "mmap",
+        progress: Progress | None = None,
+    ) -> Self:
+        """As `open`, of files that are open already and now belong to the engine."""
         try:
             arch = registry.find(files.get_str("general.architecture"), files.path)
             hparams = registry.shape_of(arch, files)
@@ -101,7 +114,6 @@ class Engine:
         except BaseException:
             files.close()
             raise
-        out._pre, out._lenient = pre, lenient
         for text in out.warnings:
             log.warn("W01", text)
         return out

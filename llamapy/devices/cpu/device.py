@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
+
+import numpy.typing as npt
 
 from llamapy.base.errors import UsageError
 from llamapy.devices.cpu.buffers import HOST, HostBuffer
@@ -35,6 +38,19 @@ class CpuProgram:
         self._device.pool.run(
             plan.nodes, plan.slots, self._scratch_bytes, self._n_threads, plan.names
         )
+
+    def records(self) -> list[tuple[npt.NDArray[Any], Callable[[], None]]]:
+        """Each record (as an array of one) with a function that computes it alone, first none at
+        all. In order they do what `run` does."""
+        plan, pool = self._plan, self._device.pool
+        n = len(plan.nodes)
+        parts = [plan.nodes[:0], *(plan.nodes[i : i + 1] for i in range(n))]
+        names = [[], *([name] for name in plan.names)]
+        more = (self._scratch_bytes, self._n_threads)
+        return [
+            (part, partial(pool.run, part, plan.slots, *more, name))
+            for part, name in zip(parts, names, strict=True)
+        ]
 
 
 class CpuDevice:
