@@ -11,11 +11,13 @@ import typer
 from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.base.paths import DEMO, KNOWN, find_model
+from llamapy.base.types import CACHE_TYPES
 from llamapy.cli.streams import answer_to
 
 if TYPE_CHECKING:
     from llamapy.loader.place_flags import PlaceFlags
 
+_CACHED = ", ".join(CACHE_TYPES)
 Json = Annotated[bool, typer.Option("--json", help="One JSON object on stdout; errors as JSON.")]
 Verbose = Annotated[
     int, typer.Option("-v", "--verbose", count=True, show_default=False, help="Say more on stderr.")
@@ -133,10 +135,10 @@ class ContextOptions:
         typer.Option("-tb", "--threads-batch", metavar="N", help="For prompts. Default: as -t."),
     ] = None
     cache_type_k: Annotated[
-        str, typer.Option("-ctk", "--cache-type-k", metavar="TYPE", help="K in f16 or f32.")
+        str, typer.Option("-ctk", "--cache-type-k", metavar="TYPE", help=f"K: {_CACHED}.")
     ] = "f16"
     cache_type_v: Annotated[
-        str, typer.Option("-ctv", "--cache-type-v", metavar="TYPE", help="V in f16 or f32.")
+        str, typer.Option("-ctv", "--cache-type-v", metavar="TYPE", help="V: likewise.")
     ] = "f16"
 
     def n_threads(self) -> int | None:

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llamapy.base.errors import ContextError, UsageError
-from llamapy.base.types import BY_NAME
+from llamapy.base.types import BY_NAME, CACHE_TYPES
 from llamapy.devices.cpu import CpuDevice
 from llamapy.devices.cpu.prepare import most_cut
 from llamapy.ffi.lib import isa_report
@@ -37,7 +37,6 @@ from llamapy.runtime.batch import Batch, single, split_simple
 from llamapy.runtime.key import Counters, GraphKey
 
 Logits = npt.NDArray[np.float32]
-KV_TYPES = ("f16", "f32")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +58,9 @@ class ContextParams:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in ("type_k", "type_v"):
-            if getattr(self, name) not in KV_TYPES:
+            if getattr(self, name) not in CACHE_TYPES:
                 raise UsageError(
-                    f"{name} must be one of {', '.join(KV_TYPES)}, not '{getattr(self, name)}'"
+                    f"{name} must be one of {', '.join(CACHE_TYPES)}, not '{getattr(self, name)}'"
                 )
 
 
@@ -92,6 +91,7 @@ class Context:
 
     def __init__(self, parts: Parts, params: ContextParams) -> None:
         hp = parts.hp
+        _check_heads(hp, params)
         self.arch = parts.arch
         self.hp = hp
         self.params = params
@@ -369,6 +369,19 @@ class Context:
         trace: TracebackType | None,
     ) -> None:
         self.close()
+
+
+def _check_heads(hp: HParams, params: ContextParams) -> None:
+    """A head is read on its own, so that it must be whole blocks of the cache's type."""
+    for what, name, n in (
+        ("K", params.type_k, hp.n_embd_head_k),
+        ("V", params.type_v, hp.n_embd_head_v),
+    ):
+        if n % BY_NAME[name].block:
+            raise UsageError(
+                f"a cache of {what} in {name} takes heads of a multiple of {BY_NAME[name].block} "
+                f"elements, and this model's have {n}; use f16 for {what}"
+            )
 
 
 def _cache_shape(hp: HParams) -> CacheShape:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-from harness import Case, operand, params, result
+from harness import Case, Operand, operand, params, result
 
+from llamapy.base.types import BY_NAME, CACHE_TYPES
+from llamapy.devices.ref.memory import decode, encode
 from llamapy.ffi.lib import KernelRow
 
 Rng = np.random.Generator
@@ -15,7 +17,8 @@ Rng = np.random.Generator
 
 @dataclass
 class Attention:
-    """One call: arrays in numpy order. k, v [n_cells, n_head_kv, n_embd_head]."""
+    """One call: arrays in numpy order. k, v [n_cells, n_head_kv, n_embd_head] as they are stored;
+    the last axis counts bytes where the type has blocks, and bf16 is uint16."""
 
     q: np.ndarray
     k: np.ndarray
@@ -27,32 +30,63 @@ class Attention:
     max_bias: float = 0.0
     softcap: float = 0.0
     name: str = ""
+    types: tuple[str, str] = ("f32", "f32")
+
+    @property
+    def n_embd_v(self) -> int:
+        return width_of(self.v, self.types[1])
+
+    @property
+    def values(self) -> tuple[np.ndarray, np.ndarray]:
+        """K and V as float64."""
+        k, v = (
+            decode(x, BY_NAME[t], np.float64)
+            for x, t in zip((self.k, self.v), self.types, strict=True)
+        )
+        return k, v
 
     def fp(self) -> list[float]:
         named = {"scale": self.scale, "max_bias": self.max_bias, "softcap": self.softcap}
         return params("flash_attn", **named)[1]
 
     def whole(self) -> Case:
-        srcs = [operand(a, 4) for a in (self.q, self.k, self.v, self.idx, self.range)]
+        srcs = [operand(self.q, 4), stored(self.k, self.types[0]), stored(self.v, self.types[1])]
+        srcs += [operand(self.idx, 4), operand(self.range, 4)]
         if self.sinks is not None:
             srcs.append(operand(self.sinks, 4))
         n_tokens, n_head, _ = self.q.shape
-        dst = result("f32", (self.v.shape[2] * n_head, n_tokens))
+        dst = result("f32", (self.n_embd_v * n_head, n_tokens))
         return Case(srcs, dst, fp=self.fp(), name=self.name)
 
     def parts(self) -> Case:
         case = self.whole()
         n_tokens, n_head, _ = self.q.shape
         n_tiles = self.idx.shape[1] // 64
-        case.dst = result("f32", (self.v.shape[2] + 2, n_tiles, n_head, n_tokens))
+        case.dst = result("f32", (self.n_embd_v + 2, n_tiles, n_head, n_tokens))
         case.srcs = case.srcs[:5]
         return case
 
 
-def cache(rng: Rng, n_cells: int, n_head_kv: int, width: int, dtype: type) -> np.ndarray:
-    """[n_cells, n_head_kv, width] with gaps between heads and between cells."""
-    whole = rng.standard_normal((n_cells, n_head_kv + 1, width + 4)).astype(dtype)
-    return whole[:, :n_head_kv, :width]
+def width_of(x: np.ndarray, name: str) -> int:
+    """Elements of a row of a cache."""
+    t = BY_NAME[name]
+    return x.shape[2] // t.size_bytes * t.block if t.quantised else x.shape[2]
+
+
+def stored(x: np.ndarray, name: str) -> Operand:
+    """An operand of the cache x, whose gaps it keeps."""
+    o, t = operand(x, 2), BY_NAME[name]
+    o.type, o.ne, o.nb = t, (width_of(x, name), *o.ne[1:]), (t.size_bytes, *o.nb[1:])
+    return o
+
+
+def cache(rng: Rng, n_cells: int, n_head_kv: int, width: int, name: str) -> np.ndarray:
+    """[n_cells, n_head_kv, width] in a type, with gaps between heads and between cells."""
+    values = rng.standard_normal((n_cells, n_head_kv + 1, width)).astype(np.float32)
+    rows = encode(values, BY_NAME[name])
+    whole = np.zeros((*rows.shape[:2], rows.shape[2] + 4), rows.dtype)
+    whole[..., : rows.shape[2]] = rows
+    return whole[:, :n_head_kv, : rows.shape[2]]
 
 
 def queries(rng: Rng, n_tokens: int, n_head: int, width: int) -> np.ndarray:
@@ -67,7 +101,7 @@ def causal(n_tokens: int, n_past: int, window: int = 0) -> np.ndarray:
 
 
 def make(
-    rng: Rng, row_types: tuple[type, type], heads: tuple[int, int], widths: tuple[int, int],
+    rng: Rng, types: tuple[str, str], heads: tuple[int, int], widths: tuple[int, int],
     n_tokens: int, n_past: int, n_places: int, window: int = 0, holes: float = 0.0,
     name: str = "", sinks: bool = False, **given: float,
 ) -> Attention:  # fmt: skip
@@ -79,17 +113,18 @@ def make(
     cells[rng.random(n_places) < holes] = -1
     return Attention(
         queries(rng, n_tokens, n_head, widths[0]),
-        cache(rng, n_cells, n_head_kv, widths[0], row_types[0]),
-        cache(rng, n_cells, n_head_kv, widths[1], row_types[1]),
+        cache(rng, n_cells, n_head_kv, widths[0], types[0]),
+        cache(rng, n_cells, n_head_kv, widths[1], types[1]),
         cells.astype(np.int32)[None, :],
         causal(n_tokens, n_past, window),
         (rng.standard_normal(n_head) * 2).astype(np.float32) if sinks else None,
         name=name,
+        types=types,
         **given,
     )
 
 
-def several_lists(rng: Rng, types: tuple[type, type]) -> Attention:
+def several_lists(rng: Rng, types: tuple[str, str]) -> Attention:
     """Three sequences of different lengths in one batch, tokens mixed; one query sees nothing."""
     lengths, n_places, n_cells = (70, 3, 200), 256, 300
     cells = rng.permutation(n_cells)
@@ -107,13 +142,11 @@ def several_lists(rng: Rng, types: tuple[type, type]) -> Attention:
         idx,
         np.array(rows, np.int32),
         name="several lists",
+        types=types,
     )
 
 
-DTYPES = {"f32": np.float32, "f16": np.float16}
-
-
-def attentions(rng: Rng, t: tuple[type, type]) -> list[Attention]:
+def attentions(rng: Rng, t: tuple[str, str]) -> list[Attention]:
     return [
         make(rng, t, (9, 3), (64, 64), 1, 150, 256, name="decode"),
         make(rng, t, (4, 4), (64, 64), 1, 63, 64, name="decode, one head each"),
@@ -130,19 +163,43 @@ def attentions(rng: Rng, t: tuple[type, type]) -> list[Attention]:
     ]
 
 
-FLOATS = tuple(product(DTYPES.values(), repeat=2))
+def in_blocks(rng: Rng, t: tuple[str, str]) -> list[Attention]:
+    """Heads of whole blocks; few rows, and so many that a tile is transposed."""
+    return [
+        make(rng, t, (3, 1), (32, 64), 1, 90, 128, holes=0.1, name=f"{t} decode"),
+        make(rng, t, (4, 2), (64, 32), 6, 62, 128, window=50, name=f"{t} prompt"),
+    ]
+
+
+def wide_heads(rng: Rng, t: tuple[str, str]) -> list[Attention]:
+    sizes = ((192, 128), (256, 256), (576, 512), (32, 576))
+    return [
+        make(rng, t, (10, 1), widths, n, 60, 128, name=f"{t} {widths}, {n} queries")
+        for widths in sizes
+        for n in (1, 2)
+    ]
+
+
+FLOATS = tuple(product(("f32", "f16"), repeat=2))
+PAIRS = tuple(p for p in product(CACHE_TYPES, repeat=2) if p not in FLOATS)
 
 
 def flash_attn(rng: Rng, row: KernelRow) -> list[Case]:
-    found = []
+    found = wide_heads(rng, ("f16", "q8_0"))
     for t in FLOATS:
-        sink = make(rng, t, (6, 3), (32, 48), 7, 70, 128, sinks=True, name="sinks")
-        found += [a.whole() for a in (*attentions(rng, t), sink)]
-    return found
+        found.append(make(rng, t, (6, 3), (32, 48), 7, 70, 128, sinks=True, name="sinks"))
+        found += attentions(rng, t)
+    found += attentions(rng, ("bf16", "bf16"))
+    for t in PAIRS:
+        found += in_blocks(rng, t)
+    return [a.whole() for a in found]
 
 
 def flash_attn_part(rng: Rng, row: KernelRow) -> list[Case]:
-    return [a.parts() for t in FLOATS for a in attentions(rng, t)]
+    found = [a for t in FLOATS for a in attentions(rng, t)]
+    for t in zip(CACHE_TYPES, reversed(CACHE_TYPES), strict=True):
+        found += in_blocks(rng, t)
+    return [a.parts() for a in found]
 
 
 def flash_attn_merge(rng: Rng, row: KernelRow) -> list[Case]:

@@ -28,7 +28,10 @@ from llamapy.graph.tensor import contiguous_nb
 GUARD = 64  # at least so many bytes of pattern before the memory of every operand
 _LIBC = ctypes.CDLL(None)
 _FILL = 0xA5
-_NUMPY = {"float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "int8": "i8"}
+_NUMPY = {
+    "float32": "f32", "float16": "f16", "int32": "i32", "int64": "i64", "int8": "i8",
+    "uint8": "i8", "uint16": "bf16",
+}  # fmt: skip
 
 
 @dataclass
