@@ -29,6 +29,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("tokenize", "llamapy.cli.tokenize", "text to token ids, or back"),
     Row("inspect", "llamapy.cli.inspect", "keys and tensors of a GGUF file, damaged ones too"),
     Row("graph", "llamapy.cli.graph", "the planned graph: nodes, memory, devices, fusions"),
+    Row("bench", "llamapy.cli.bench", "tokens per second, and how much of the machine that is"),
     Row("pull", "llamapy.cli.pull", "fetch a model into the cache"),
     Row("doctor", "llamapy.cli.doctor", "what this machine offers and what was chosen"),
 )

@@ -1,0 +1,128 @@
+"""`llamapy bench` as a command: every format parses, stdout holds the answer alone."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+from reference import unpack
+
+from llamapy.cli.main import main
+
+SMALL = ["-p", "4", "-n", "2", "-r", "2", "-t", "1"]
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(unpack("llama-dense", tmp_path_factory.mktemp("bench")))
+
+
+def out_of(args: list[str], capfd: pytest.CaptureFixture[str]) -> str:
+    assert main(["bench", *args]) == 0
+    out, err = capfd.readouterr()
+    assert err == "" and "\x1b" not in out
+    return out
+
+
+def cells(line: str) -> list[str]:
+    return [cell.strip() for cell in line.strip().strip("|").split("|")]
+
+
+def test_the_table(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    out = out_of(["-m", model, *SMALL, "-pg", "3,2", "-d", "0,5"], capfd)
+    head, rule, *rows = [line for line in out.splitlines() if line.startswith("|")]
+    columns = ["model", "size", "params", "backend", "threads", "test"]
+    assert cells(head) == [*columns, "t/s", "median", "MAD", "best"]
+    assert len({len(line) for line in (head, rule, *rows)}) == 1
+    tests = ["pp4", "tg2", "pp3+tg2"]
+    assert [cells(row)[5] for row in rows] == tests + [f"{t} @ d5" for t in tests]
+    mean, spread = cells(rows[0])[6].split(" ± ")
+    assert float(mean) > 0 and float(spread) >= 0 and float(cells(rows[0])[7]) > 0
+    assert out.splitlines()[-1].startswith("build: llamapy ")
+
+
+def test_settings_show_when_they_vary(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    args = ["-m", model, "-p", "8", "-n", "0", "-r", "1", "-t", "1,2", "-ub", "4-8*2"]
+    out = out_of([*args, "-ctk", "f32"], capfd)
+    head, _, *rows = [line for line in out.splitlines() if line.startswith("|")]
+    assert cells(head)[4:8] == ["threads", "n_ubatch", "type_k", "test"]
+    found = [tuple(cells(row)[4:7]) for row in rows]
+    assert found == [("1", "4", "f32"), ("2", "4", "f32"), ("1", "8", "f32"), ("2", "8", "f32")]
+
+
+def test_everything_in_a_table(
+    model: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llamapy.app.bench.roofline.LOOK_S", 0.05)
+    out = out_of(["-m", model, *SMALL, "--roofline", "--phases", "--ops"], capfd)
+    assert "of peak" in out and "prefill/token" in out and "roofline: 1 threads read" in out
+    assert "decode: " in out and "prompt of 4: " in out and "mul_mat-f32-f32" in out
+
+
+def test_json(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    for flag in (["--json"], ["-o", "json"]):
+        report = json.loads(out_of(["-m", model, *SMALL, *flag], capfd))
+        assert report["schema_version"] == 1
+        assert report["conditions"]["load_average"] and "cpu" in report["conditions"]
+        assert [t["test"] for t in report["tests"]] == ["pp4", "tg2"]
+        test = report["tests"][0]
+        assert len(test["samples_ts"]) == 2 and test["n_threads"] == 1
+        assert {"avg_ts", "stddev_ts", "median_ts", "mad_ts", "min_ns", "load_s"} <= test.keys()
+        assert "phases" not in report and "roofline" not in report
+
+
+def test_json_lines(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    out = out_of(["-m", model, *SMALL, "-o", "jsonl", "--ops"], capfd)
+    lines = [json.loads(line) for line in out.splitlines()]
+    assert [line["kind"] for line in lines] == ["test", "test", "ops", "ops"]
+    assert all(line["schema_version"] == 1 and line["conditions"] for line in lines)
+
+
+def test_csv(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    out = out_of(["-m", model, "-m", model, *SMALL, "-o", "csv"], capfd)
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["test"] for row in rows] == ["pp4", "tg2"] * 2
+    assert float(rows[0]["avg_ts"]) > 0 and rows[0]["model_filename"] == model
+
+
+def test_synthetic(capfd: pytest.CaptureFixture[str]) -> None:
+    args = ["--synthetic", "smollm2-135m/1:Q8_0", "-p", "2", "-n", "1", "-r", "1", "--json"]
+    report = json.loads(out_of([*args, "--phases"], capfd))
+    test = report["tests"][0]
+    assert test["synthetic"] and test["model_filename"] == "smollm2-135m/1:Q8_0"
+    layer = 576 * 576 * 2 + 576 * 192 * 2 + 3 * 576 * 1536
+    assert test["model_n_params"] == layer + 49152 * 576 + 3 * 576
+    (phases,) = report["phases"]
+    assert phases["detokenise_s"] is None and phases["sample_s"] > 0
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (["-p", "x"], "-p 'x': expected a number"),
+        (["-p", "0", "-n", "0"], "nothing to run"),
+        (["-o", "sql"], "-o sql: must be one of md, csv, json, jsonl"),
+        (["-ctk", "q9_9"], "-ctk 'q9_9': must be one of f32, f16"),
+        (["--synthetic", "llama-1b"], "expected SHAPE"),
+        (["-t", "0"], "-t 0: must be at least 1"),
+        (["-r", "0"], "--repetitions"),
+    ],
+)
+def test_usage(args: list[str], says: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", *args]) == 2
+    out, err = capfd.readouterr()
+    assert out == "" and says in err
+
+
+def test_a_file_that_is_not_there(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "-m", str(tmp_path / "no.gguf")]) == 3
+    assert "no.gguf" in capfd.readouterr().err
+
+
+def test_csv_holds_tests_alone(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "-m", model, *SMALL, "-o", "csv", "--ops"]) == 0
+    out, err = capfd.readouterr()
+    assert len(out.splitlines()) == 3 and "W10" in err

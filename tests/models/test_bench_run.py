@@ -1,0 +1,151 @@
+"""The benchmark on small models: what is decoded, how often, and what the report holds."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from reference import unpack
+
+from llamapy import Model
+from llamapy.app.bench.measure import Runner, measure
+from llamapy.app.bench.ops import op_times
+from llamapy.app.bench.params import Case
+from llamapy.app.bench.run import Job, bench
+from llamapy.app.bench.shapes import parse_spec
+from llamapy.app.bench.synthetic import make_files
+from llamapy.loader.place_flags import PlaceFlags
+from llamapy.runtime.context import Context
+from llamapy.runtime.engine import Engine
+
+Open = Callable[[str], Model]
+Call = tuple[int, str, int]  # tokens, wanted logits, position of the first
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
+    """Every call of `decode`, which still decodes."""
+    calls: list[Call] = []
+    real = Context.decode
+
+    def decode(self: Context, tokens: Any, *, logits: str = "last", **more: Any) -> Any:
+        calls.append((len(tokens), logits, self.n_past()))
+        return real(self, tokens, logits=logits, **more)
+
+    monkeypatch.setattr(Context, "decode", decode)
+    return calls
+
+
+def test_prompt_in_batches_then_one_token_at_a_time(open_model: Open, decoded: list[Call]) -> None:
+    case = Case(n_prompt=20, n_gen=3, n_batch=8, n_ubatch=4)
+    runner = Runner(open_model("llama-dense"), case)
+    assert runner.ctx.n_ctx == 23
+    runner.warm_up()
+    assert decoded == [(8, "last", 0), (8, "last", 8), (4, "last", 16), (1, "last", 20)]
+    decoded.clear()
+    runner.repeat()
+    runner.repeat()
+    one = [(8, "last", 0), (8, "last", 8), (4, "last", 16)]
+    one += [(1, "last", 20), (1, "last", 21), (1, "last", 22)]
+    assert decoded == one * 2
+    assert len(runner.samples.ns) == 2 and min(runner.samples.ns) > 0
+    runner.close()
+
+
+def test_the_depth_is_filled_once_and_not_timed(open_model: Open, decoded: list[Call]) -> None:
+    case = Case(n_prompt=0, n_gen=2, n_depth=40)
+    (s,) = measure(open_model("llama-dense"), [case], repetitions=3, warm_up=False)
+    assert decoded == [(40, "last", 0)] + [(1, "last", 40), (1, "last", 41)] * 3
+    assert s.refilled == 1 and s.n_built + s.n_reused == 6
+
+
+def test_a_depth_that_was_forgotten_is_computed_anew(
+    open_model: Open, decoded: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Context, "seq_rm", lambda *a: False)
+    case = Case(n_prompt=0, n_gen=1, n_depth=9)
+    (s,) = measure(open_model("gemma3-dense"), [case], repetitions=2, warm_up=False)
+    assert decoded == [(9, "last", 0), (1, "last", 9)] * 2 and s.refilled == 2
+
+
+def test_repetitions_take_turns(open_model: Open, decoded: list[Call]) -> None:
+    cases = [Case(n_prompt=5, n_gen=0), Case(n_prompt=0, n_gen=1)]
+    ticks: list[tuple[int, int]] = []
+    measure(
+        open_model("llama-dense"),
+        cases,
+        repetitions=2,
+        warm_up=False,
+        tick=lambda done, total: ticks.append((done, total)),
+    )
+    assert [n for n, _, _ in decoded] == [5, 1, 5, 1]
+    assert ticks == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
+    decoded.clear()
+    measure(open_model("llama-dense"), cases, repetitions=2, warm_up=False, interleave=False)
+    assert [n for n, _, _ in decoded] == [5, 5, 1, 1]
+
+
+def test_record_by_record_is_the_whole_graph(open_model: Open) -> None:
+    """Every kernel of the plan is there, and what follows is computed from the same bits."""
+    with open_model("llama-dense").context(n_ctx=64, n_threads=2) as ctx:
+        table = op_times(ctx, 8, depth=3, passes=2)
+        assert table.graph == "prompt of 8 @ d3" and table.whole_ns > 0
+        kernels = {row.kernel.split("-")[0]: row for row in table.rows}
+        assert kernels["mul_mat"].count == 2 * 7 + 1 and kernels["mul_mat"].n_ops > 0
+        assert "flash_attn" in kernels and kernels["flash_attn"].n_ops == 0
+        assert [row.ns for row in table.rows] == sorted((r.ns for r in table.rows), reverse=True)
+        assert ctx.n_past() == 3
+        decode = op_times(ctx, 1, passes=1)
+        assert decode.graph == "decode" and ctx.n_past() == 0
+
+
+def test_records_alone_give_the_same_logits(open_model: Open) -> None:
+    from llamapy.app.bench.ops import _Watch
+    from llamapy.runtime.batch import single, split_simple
+
+    tokens = [i * 7 % 128 for i in range(20)]
+    with open_model("gemma3-dense").context(n_ctx=64, n_threads=2) as ctx:
+        (ubatch,) = split_simple(single(tokens, 0, 0, "all"), 64)
+        want = ctx.decode(tokens, logits="all")
+        ctx.clear()
+        got = ctx.process_ubatch(ubatch, _Watch(alone=True).run)
+        assert np.array_equal(got, want)
+
+
+def test_a_whole_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("llamapy.app.bench.roofline.LOOK_S", 0.05)
+    path = unpack("llama-dense", tmp_path)
+    cases = [Case(n_prompt=6, n_gen=0, n_threads=2), Case(n_prompt=0, n_gen=3, n_threads=2)]
+    job = Job(models=[path], cases=cases, repetitions=2, roofline=True, phases=True, ops=True)
+    report = bench(job)
+    json.dumps(report, allow_nan=False)
+    assert report["schema_version"] == 1 and report["conditions"]["isa"]
+    pp, tg = report["tests"]
+    assert (pp["test"], tg["test"]) == ("pp6", "tg3")
+    assert pp["model_filename"] == str(path) and pp["model_type"].startswith("llama")
+    assert len(pp["samples_ns"]) == len(pp["samples_ts"]) == 2
+    assert pp["samples_ts"][0] == pytest.approx(6e9 / pp["samples_ns"][0])
+    assert pp["min_ns"] == min(pp["samples_ns"]) and pp["graphs_built"] + pp["graphs_reused"] == 2
+    assert pp["prompt_float_ops"] > 0 and tg["gen_bytes"] > 0
+    (top,) = report["roofline"]
+    assert top["n_threads"] == 2 and top["read_bytes"] > 0
+    assert tg["ideal_ns"] == pytest.approx(tg["gen_bytes"] / top["read_bytes"] * 1e9)
+    assert tg["share_of_peak"] == pytest.approx(tg["ideal_ns"] / tg["median_ns"])
+    (phases,) = report["phases"]
+    assert len(phases["decode_samples_s"]) == len(phases["sample_samples_s"]) == 2
+    assert [t["graph"] for t in report["ops"]] == ["decode", "prompt of 6"]
+
+
+@pytest.mark.parametrize("spec", ["smollm2-135m/1:Q4_1", "gemma-3-270m/1:Q8_0"])
+def test_a_synthetic_model_computes(spec: str) -> None:
+    with (
+        Engine.of_files(make_files(parse_spec(spec)), PlaceFlags()) as engine,
+        engine.context(n_ctx=16) as ctx,
+    ):
+        logits = ctx.decode([1, 2, 3])
+        assert logits.shape == (1, engine.hparams.n_vocab)
+        assert np.isfinite(logits).all() and 0.1 < logits.std() < 10
