@@ -11,10 +11,10 @@ import ctypes
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from types import TracebackType
 
 import numpy as np
 
+from llamapy.base.closing import Closing
 from llamapy.base.errors import KernelError, LlamapyError
 from llamapy.ffi.lib import load
 from llamapy.ffi.record import NODE
@@ -66,7 +66,7 @@ def prepare(nodes: np.ndarray, n_threads: int, names: Sequence[str] | None = Non
     return scratch.value
 
 
-class Pool:
+class Pool(Closing):
     """`n_threads` threads, the caller being one of them. A context manager; closing is final."""
 
     def __init__(self, n_threads: int) -> None:
@@ -166,14 +166,3 @@ class Pool:
             self._handle = None
             self._free()
             self._nodes = self._slots = None
-
-    def __enter__(self) -> Pool:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()

@@ -15,8 +15,8 @@ import mmap
 import os
 import stat
 from pathlib import Path
-from types import TracebackType
 
+from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError
 from llamapy.loader.cursor import CUT, Cursor
 from llamapy.loader.header import Header, read_alignment, read_header, read_keys
@@ -46,7 +46,7 @@ def _map(path: Path) -> tuple[mmap.mmap, int]:
         raise FileError(f"{one_line(path)}: cannot be opened: {words}") from None
 
 
-class GGUF(Keyed):
+class GGUF(Closing, Keyed):
     """`keys`: name to value (see KeyTable). `tensors`: name to TensorInfo, in the file's order.
     `problems`: what a lenient reader found wrong, empty for a strict one, which raises instead."""
 
@@ -161,11 +161,3 @@ class GGUF(Keyed):
             with contextlib.suppress(BufferError):
                 self._map.close()
             self._map = None
-
-    def __enter__(self) -> GGUF:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()

@@ -15,8 +15,8 @@ import re
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 
+from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError
 from llamapy.loader.cursor import CUT
 from llamapy.loader.gguf import GGUF, TensorInfo
@@ -32,7 +32,7 @@ _PIECE = re.compile(
 )
 
 
-class ModelFiles(Keyed):
+class ModelFiles(Closing, Keyed):
     """One or more shards as one model. `keys` are those of shard 0; `tensors` those of all shards,
     each with the `shard` it lies in."""
 
@@ -81,14 +81,6 @@ class ModelFiles(Keyed):
         self.keys, self.tensors = KeyTable(), {}
         for shard in self.shards:
             shard.close()
-
-    def __enter__(self) -> ModelFiles:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def open_model(path: str | os.PathLike[str]) -> ModelFiles:

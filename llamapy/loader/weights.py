@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import TracebackType
 
+from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError, MemoryBudgetError, UsageError
 from llamapy.ffi.memory import lock
 from llamapy.graph.device import Buffer, BufferType, Device
@@ -23,7 +23,7 @@ CHUNK = 16 << 20
 Progress = Callable[[int, int], None]
 
 
-class Weights(Mapping[str, Tensor]):
+class Weights(Closing, Mapping[str, Tensor]):
     """Weights by name, each with buffer and offset set. `notes` are for the user: what could not be
     done as asked. `close` frees the buffers, last opened first."""
 
@@ -62,14 +62,6 @@ class Weights(Mapping[str, Tensor]):
         self.tensors = {}
         while self.buffers:
             self.buffers.pop().free()
-
-    def __enter__(self) -> Weights:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, e: BaseException | None, tb: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def load_weights(

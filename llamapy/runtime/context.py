@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from llamapy.base.closing import Closing
 from llamapy.base.errors import ContextError, UsageError
 from llamapy.base.types import BY_NAME, CACHE_TYPES
 from llamapy.devices.cpu import CpuDevice
@@ -86,7 +86,7 @@ class _Built:
     compiled: Compiled
 
 
-class Context:
+class Context(Closing):
     """One memory of `n_seq_max` sequences. For one thread at a time, but for `abort`."""
 
     def __init__(self, parts: Parts, params: ContextParams) -> None:
@@ -358,17 +358,6 @@ class Context:
         self._cpu.close()  # first: a run that is on ends before its memory goes
         self._sched.free()
         self.memory.free()
-
-    def __enter__(self) -> Context:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _check_heads(hp: HParams, params: ContextParams) -> None:

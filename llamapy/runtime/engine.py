@@ -6,9 +6,9 @@ import os
 import weakref
 from collections.abc import Sequence
 from functools import cached_property
-from types import TracebackType
 from typing import Any, Self
 
+from llamapy.base.closing import Closing
 from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.base.threads import default_threads
@@ -30,7 +30,7 @@ from llamapy.tokenize import load as load_tokenizer
 DEFAULT_CTX = 4096  # at most this when nobody asks for a size, and never more than the model's
 
 
-class Engine:
+class Engine(Closing):
     """An opened model. `gguf` is the file (or the shards as one), `hparams` its shape, `placement`
     where its weights lie, `warnings` what the user should know. Close it after its contexts."""
 
@@ -171,17 +171,6 @@ class Engine:
             context.close()
         self.weights.close()
         self.gguf.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _describe(devices: Sequence[Device], *, mapped: bool) -> list[DeviceInfo]:
