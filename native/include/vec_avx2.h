@@ -70,6 +70,13 @@ LP_INLINE void v_store_f16_n(uint16_t *p, v16 a, int n) {
     memcpy(p, h, (size_t)n * 2);
 }
 
+LP_INLINE v16 v_set1_f16(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    __m256 r = _mm256_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
+    return (v16){r, r};
+}
+
 LP_INLINE v16 v_add(v16 a, v16 b) {
     return (v16){_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)};
 }
@@ -105,6 +112,14 @@ LP_INLINE i16v i_set1(int32_t x) {
 LP_INLINE i16v i_load(const int32_t *p) {
     return (i16v){_mm256_loadu_si256((const __m256i *)p),
                   _mm256_loadu_si256((const __m256i *)(p + 8))};
+}
+LP_INLINE i16v i_load_u8(const uint8_t *p) {
+    __m128i b = _mm_loadu_si128((const __m128i *)p);
+    return (i16v){_mm256_cvtepu8_epi32(b), _mm256_cvtepu8_epi32(_mm_srli_si128(b, 8))};
+}
+LP_INLINE i16v i_load_i8(const int8_t *p) {
+    __m128i b = _mm_loadu_si128((const __m128i *)p);
+    return (i16v){_mm256_cvtepi8_epi32(b), _mm256_cvtepi8_epi32(_mm_srli_si128(b, 8))};
 }
 LP_INLINE void i_store(int32_t *p, i16v a) {
     _mm256_storeu_si256((__m256i *)p, a.lo);
@@ -285,6 +300,15 @@ LP_INLINE void v_transpose16(v16 *a) {
 }
 LP_INLINE v16 v_swap_pairs(v16 a) {
     return (v16){_mm256_permute_ps(a.lo, 0xb1), _mm256_permute_ps(a.hi, 0xb1)};
+}
+
+LP_INLINE __m256 v_pick8_(v16 table, __m256i at) {
+    __m256 above = _mm256_castsi256_ps(_mm256_slli_epi32(at, 28)); /* 8 of `at` as the sign */
+    return _mm256_blendv_ps(_mm256_permutevar8x32_ps(table.lo, at),
+                            _mm256_permutevar8x32_ps(table.hi, at), above);
+}
+LP_INLINE v16 v_pick(v16 table, i16v at) {
+    return (v16){v_pick8_(table, at.lo), v_pick8_(table, at.hi)};
 }
 
 LP_INLINE v16 v_load_part(const float *p, int64_t n) {

@@ -49,6 +49,12 @@ LP_INLINE void v_store_f16_n(uint16_t *p, v16 a, int n) {
     _mm256_mask_storeu_epi16(p, v_first_(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
+LP_INLINE v16 v_set1_f16(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return _mm512_broadcastss_ps(_mm_cvtph_ps(_mm_cvtsi32_si128(h)));
+}
+
 LP_INLINE v16 v_add(v16 a, v16 b) {
     return _mm512_add_ps(a, b);
 }
@@ -82,6 +88,12 @@ LP_INLINE i16v i_set1(int32_t x) {
 }
 LP_INLINE i16v i_load(const int32_t *p) {
     return _mm512_loadu_si512(p);
+}
+LP_INLINE i16v i_load_u8(const uint8_t *p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)p));
+}
+LP_INLINE i16v i_load_i8(const int8_t *p) {
+    return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p));
 }
 LP_INLINE void i_store(int32_t *p, i16v a) {
     _mm512_storeu_si512(p, a);
@@ -238,6 +250,10 @@ LP_INLINE void v_transpose16(v16 *a) {
 }
 LP_INLINE v16 v_swap_pairs(v16 a) {
     return _mm512_permute_ps(a, 0xb1);
+}
+
+LP_INLINE v16 v_pick(v16 table, i16v at) {
+    return _mm512_permutexvar_ps(at, table);
 }
 
 LP_INLINE v16 v_load_part(const float *p, int64_t n) {

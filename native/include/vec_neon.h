@@ -82,6 +82,12 @@ LP_INLINE void v_store_f16_n(uint16_t *p, v16 a, int n) {
     memcpy(p, h, (size_t)n * 2);
 }
 
+LP_INLINE v16 v_set1_f16(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return v_set1(lp_f32_of_f16(h));
+}
+
 LP_INLINE v16 v_add(v16 a, v16 b) {
     return V_2(v16, vaddq_f32, a, b);
 }
@@ -123,6 +129,19 @@ LP_INLINE i16v i_set1(int32_t x) {
 }
 LP_INLINE i16v i_load(const int32_t *p) {
     return (i16v){vld1q_s32(p), vld1q_s32(p + 4), vld1q_s32(p + 8), vld1q_s32(p + 12)};
+}
+LP_INLINE i16v i_load_i8(const int8_t *p) {
+    int16x8_t low = vmovl_s8(vld1_s8(p)), high = vmovl_s8(vld1_s8(p + 8));
+    return (i16v){vmovl_s16(vget_low_s16(low)), vmovl_s16(vget_high_s16(low)),
+                  vmovl_s16(vget_low_s16(high)), vmovl_s16(vget_high_s16(high))};
+}
+LP_INLINE int32x4_t i_from_u16_(uint16x4_t a) {
+    return vreinterpretq_s32_u32(vmovl_u16(a));
+}
+LP_INLINE i16v i_load_u8(const uint8_t *p) {
+    uint16x8_t low = vmovl_u8(vld1_u8(p)), high = vmovl_u8(vld1_u8(p + 8));
+    return (i16v){i_from_u16_(vget_low_u16(low)), i_from_u16_(vget_high_u16(low)),
+                  i_from_u16_(vget_low_u16(high)), i_from_u16_(vget_high_u16(high))};
 }
 LP_INLINE void i_store(int32_t *p, i16v a) {
     vst1q_s32(p, a.a);
@@ -292,6 +311,17 @@ LP_INLINE void v_transpose16(v16 *a) {
 }
 LP_INLINE v16 v_swap_pairs(v16 a) {
     return V_1(v16, vrev64q_f32, a);
+}
+
+LP_INLINE v16 v_pick(v16 table, i16v at) {
+    float from[16], to[16];
+    int32_t i[16];
+    v_store(from, table);
+    i_store(i, at);
+    for (int k = 0; k < 16; k++) {
+        to[k] = from[i[k]];
+    }
+    return v_load(to);
 }
 
 LP_INLINE v16 v_load_part(const float *p, int64_t n) {

@@ -74,6 +74,13 @@ LP_INLINE void v_store_f16(uint16_t *p, v16 a) {
     v_store_f16_n(p, a, 16);
 }
 
+/* The f16 at p, which needs no alignment, in every lane. */
+LP_INLINE v16 v_set1_f16(const void *p) {
+    uint16_t h;
+    memcpy(&h, p, 2);
+    return v_set1(lp_f32_of_f16(h));
+}
+
 LP_INLINE v16 v_add(v16 a, v16 b) {
     V_MAKE(v16, f, a.f[k_] + b.f[k_]);
 }
@@ -109,6 +116,12 @@ LP_INLINE i16v i_load(const int32_t *p) {
     i16v r;
     memcpy(r.i, p, 64);
     return r;
+}
+LP_INLINE i16v i_load_u8(const uint8_t *p) {
+    V_MAKE(i16v, i, p[k_]);
+}
+LP_INLINE i16v i_load_i8(const int8_t *p) {
+    V_MAKE(i16v, i, p[k_]);
 }
 LP_INLINE void i_store(int32_t *p, i16v a) {
     memcpy(p, a.i, 64);
@@ -261,6 +274,11 @@ LP_INLINE void v_transpose16(v16 *a) {
 /* Lanes 2i and 2i + 1 change places. */
 LP_INLINE v16 v_swap_pairs(v16 a) {
     V_MAKE(v16, f, a.f[k_ ^ 1]);
+}
+
+/* Lane i is lane at[i] of the table, at[i] in 0..15. */
+LP_INLINE v16 v_pick(v16 table, i16v at) {
+    V_MAKE(v16, f, table.f[at.i[k_]]);
 }
 
 /* n lanes, the whole register being the likely case: one body serves runs and their tails. */

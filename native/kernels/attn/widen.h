@@ -1,37 +1,59 @@
 /* Rows of the cache as f32: floats exactly, quantised values as their definition reads (scale times
- * q, then plus the minimum, each rounded once). Plain C, since the compiler finds the vectors and
- * the operations of an element are the same on every instruction set. */
+ * q, then plus the minimum, each rounded once), so that every instruction set has the same bits. */
 #include "lp_iq4.h"
-#include "kernels/matmul/fmt_q4_0.h"
-#include "kernels/matmul/fmt_q4_1.h"
-#include "kernels/matmul/fmt_q5_0.h"
-#include "kernels/matmul/fmt_q5_1.h"
-#include "kernels/matmul/fmt_q8_0.h"
 
-/* n elements, a multiple of 32, of a format with blocks of 32 and without sub-scales. */
-LP_FORCE void lp_widen_blocks(float *dst, const char *p, int64_t n, const struct lp_fmt *f) {
-    for (int64_t i = 0; i < n; i += 32, p += f->bytes, dst += 32) {
-        int8_t q[32];
-        struct lp_scales s = {0};
-        f->weights((const uint8_t *)p, 0, q);
-        f->scales((const uint8_t *)p, 0, &s);
-        for (int k = 0; k < 32; k++) {
-            float x = s.ws * (float)q[k];
-            dst[k] = f->has_min ? x + s.wm : x;
+static const int32_t lp_lane_bits[16] = {1 << 0,  1 << 1,  1 << 2,  1 << 3, 1 << 4,  1 << 5,
+                                         1 << 6,  1 << 7,  1 << 8,  1 << 9, 1 << 10, 1 << 11,
+                                         1 << 12, 1 << 13, 1 << 14, 1 << 15};
+
+/* 16 bytes of nibbles: the low ones are q of elements 0..15, the high ones of 16..31. */
+LP_INLINE void lp_split_nibbles(const char *p, i16v *q) {
+    i16v b = i_load_u8((const uint8_t *)p);
+    q[0] = i_and(b, i_set1(15));
+    q[1] = i_shr(b, 4);
+}
+/* 4 bytes: bit i is worth 16 in q of element i. */
+LP_INLINE void lp_add_fifth_bits(const char *p, i16v *q) {
+    uint16_t bits[2];
+    memcpy(bits, p, 4);
+    i16v bit = i_load(lp_lane_bits);
+    for (int h = 0; h < 2; h++) {
+        m16 set = i_eq(i_and(i_set1(bits[h]), bit), bit);
+        q[h] = i_sel(set, i_add(q[h], i_set1(16)), q[h]);
+    }
+}
+/* q4_0, q4_1, q5_0, q5_1: f16 d, with a minimum f16 m, of 5 bits the fifth ones, nibbles. */
+LP_INLINE void lp_widen_nibbles(float *dst, const char *p, int64_t n, int bits, int has_min) {
+    for (int64_t i = 0; i < n; i += 32, p += 16) {
+        v16 d = v_set1_f16(p), m = has_min ? v_set1_f16(p + 2) : v_zero();
+        i16v q[2], off = i_set1(has_min ? 0 : 1 << (bits - 1));
+        p += has_min ? 4 : 2;
+        lp_split_nibbles(bits == 5 ? p + 4 : p, q);
+        if (bits == 5) {
+            lp_add_fifth_bits(p, q);
+            p += 4;
+        }
+        for (int h = 0; h < 2; h++) {
+            v16 x = v_mul(d, v_from_i(i_sub(q[h], off)));
+            v_store(dst + i + 16 * h, has_min ? v_add(x, m) : x);
         }
     }
 }
 static void lp_widen_iq4_nl(float *dst, const char *p, int64_t n) {
-    for (int64_t i = 0; i < n; i += 32, p += 18, dst += 32) {
-        float d = lp_half_at((const uint8_t *)p), value[16];
-        const uint8_t *b = (const uint8_t *)p + 2;
-        for (int k = 0; k < 16; k++) {
-            value[k] = d * (float)lp_iq4_values[k];
-        }
-        for (int k = 0; k < 16; k++) {
-            dst[k] = value[b[k] & 15];
-            dst[k + 16] = value[b[k] >> 4];
-        }
+    v16 values = v_from_i(i_load_i8(lp_iq4_values));
+    for (int64_t i = 0; i < n; i += 32, p += 18) {
+        v16 d = v_set1_f16(p);
+        i16v q[2];
+        lp_split_nibbles(p + 2, q);
+        v_store(dst + i, v_mul(d, v_pick(values, q[0])));
+        v_store(dst + i + 16, v_mul(d, v_pick(values, q[1])));
+    }
+}
+static void lp_widen_q8_0(float *dst, const char *p, int64_t n) {
+    for (int64_t i = 0; i < n; i += 32, p += 34) {
+        v16 d = v_set1_f16(p);
+        v_store(dst + i, v_mul(d, v_from_i(i_load_i8((const int8_t *)p + 2))));
+        v_store(dst + i + 16, v_mul(d, v_from_i(i_load_i8((const int8_t *)p + 18))));
     }
 }
 static void lp_widen_bf16(float *dst, const char *p, int64_t n) {
@@ -58,19 +80,19 @@ static void lp_widen(float *dst, const char *p, int type, int64_t n) {
         lp_widen_floats(dst, p, n, LP_T_F16);
         break;
     case LP_T_Q4_0:
-        lp_widen_blocks(dst, p, n, &lp_fmt_q4_0);
+        lp_widen_nibbles(dst, p, n, 4, 0);
         break;
     case LP_T_Q4_1:
-        lp_widen_blocks(dst, p, n, &lp_fmt_q4_1);
+        lp_widen_nibbles(dst, p, n, 4, 1);
         break;
     case LP_T_Q5_0:
-        lp_widen_blocks(dst, p, n, &lp_fmt_q5_0);
+        lp_widen_nibbles(dst, p, n, 5, 0);
         break;
     case LP_T_Q5_1:
-        lp_widen_blocks(dst, p, n, &lp_fmt_q5_1);
+        lp_widen_nibbles(dst, p, n, 5, 1);
         break;
     case LP_T_Q8_0:
-        lp_widen_blocks(dst, p, n, &lp_fmt_q8_0);
+        lp_widen_q8_0(dst, p, n);
         break;
     case LP_T_IQ4_NL:
         lp_widen_iq4_nl(dst, p, n);
