@@ -13,8 +13,9 @@ LP_API int64_t lp_probe_int8_peak(int64_t rounds);
 LP_API int64_t lp_probe_fma_peak(int64_t rounds);
 
 int64_t lp_probe_int8_avx512vnni(int64_t rounds);
-int64_t lp_probe_int8_avx2(int64_t rounds);
 int64_t lp_probe_fma_avx512(int64_t rounds);
-int64_t lp_probe_fma_avx2(int64_t rounds);
+/* On their own, for when the instruction set is lowered. Not in a library for another processor. */
+LP_API int64_t lp_probe_int8_avx2(int64_t rounds);
+LP_API int64_t lp_probe_fma_avx2(int64_t rounds);
 
 #endif

@@ -9,8 +9,8 @@ int64_t lp_probe_int8_avx2(int64_t rounds) {
     for (int64_t i = 0; i < rounds; i++) {
 #pragma GCC unroll 8
         for (int j = 0; j < 8; j++) {
+            __asm__ volatile("" : "+x"(w)); /* or all products would be one, made before the loop */
             __m256i pairs = _mm256_maddubs_epi16(w, w);
-            __asm__ volatile("" : "+x"(pairs));
             acc[j] = _mm256_add_epi32(acc[j], _mm256_madd_epi16(pairs, ones));
         }
     }

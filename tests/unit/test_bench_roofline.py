@@ -9,9 +9,10 @@ import pytest
 
 from llamapy.app.bench import cost
 from llamapy.app.bench.params import Case
-from llamapy.app.bench.roofline import Ceilings, best_rate, most_in_window
+from llamapy.app.bench.roofline import Ceilings, most_in_window, probe_name, side_by_side
 from llamapy.app.bench.shapes import parse_spec
 from llamapy.app.bench.synthetic import make_files
+from llamapy.ffi.lib import FEATURES
 from llamapy.graph.tensor import Tensor
 from llamapy.models import registry
 
@@ -43,17 +44,25 @@ def test_only_time_in_which_all_work_counts() -> None:
     )  # window too long
 
 
-def test_threads_are_counted_together() -> None:
-    """Work that sleeps has a known rate at most; how near it comes is the machine's affair."""
-    seen: set[int] = set()
-
+def test_every_thread_keeps_its_log() -> None:
     def work(i: int) -> int:
-        seen.add(i)
         time.sleep(0.001)
-        return 10
+        return 10 + i
 
-    rate = best_rate(work, 3, 0.05, 0.02)
-    assert seen == {0, 1, 2} and 0 < rate <= 3 * 10 / 0.001 * 1.5
+    logs = side_by_side(work, 3, 0.02)
+    assert [log[0][1] for log in logs] == [0, 0, 0]
+    assert [{amount for _, amount in log[1:]} for log in logs] == [{10}, {11}, {12}]
+    for log in logs:
+        times = [t for t, _ in log]
+        assert times == sorted(times) and times[-1] - times[0] >= 0.02
+
+
+def test_the_probe_is_of_the_instruction_sets_allowed() -> None:
+    assert probe_name("int8", 0) == ""
+    assert probe_name("int8", FEATURES["avx2"]) == "lp_probe_int8_avx2"
+    best = FEATURES["avx2"] | FEATURES["avx512"] | FEATURES["vnni"]
+    assert probe_name("fma", best) == "lp_probe_fma_peak"
+    assert probe_name("fma", FEATURES["neon"]) == "lp_probe_fma_peak"
 
 
 def test_two_looks_are_one() -> None:

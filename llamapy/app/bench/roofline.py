@@ -1,7 +1,8 @@
 """What this machine can do at most: bytes read, whole-number and float multiply-adds per second.
 
-The probes are native and run on as many threads as the tests; the best stretch of a twentieth of a
-second counts, since another process can only slow a probe down.
+The probes are native and run on as many threads as the tests. The best few milliseconds count,
+since another process can only slow a probe down: of reading, which threads share, the best that
+they did together; of multiply-adds, which each core has for itself, the sum of each one's best.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from llamapy.ffi.lib import load
+from llamapy.ffi.lib import FEATURES, allowed, load
 
 READ_BYTES = 256 << 20  # more than caches hold
-PART_BYTES = 2 << 20  # of one call
-WINDOW_S = 0.05
+PART_BYTES = 4 << 20  # of one call
+WINDOW_S = 0.004
 LOOK_S = 0.5  # at each of the three
-CALL_S = 0.002  # about how long a call computes
+CALL_S = 0.0004  # about how long a call computes
+
+Log = list[tuple[float, int]]  # of one thread: times, and what was done since the time before
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +51,8 @@ def ceilings(n_threads: int) -> Ceilings:
     return Ceilings(
         n_threads,
         _read_rate(n_threads, seconds),
-        _peak("lp_probe_int8_peak", n_threads, seconds),
-        _peak("lp_probe_fma_peak", n_threads, seconds),
+        _peak("int8", n_threads, seconds),
+        _peak("fma", n_threads, seconds),
     )
 
 
@@ -66,11 +69,13 @@ def _read_rate(n_threads: int, seconds: float) -> float:
         places[i] = (places[i] + PART_BYTES) % share
         return PART_BYTES
 
-    return best_rate(work, n_threads, seconds, WINDOW_S)
+    return most_in_window(side_by_side(work, n_threads, seconds), WINDOW_S)
 
 
-def _peak(name: str, n_threads: int, seconds: float) -> float:
-    function = getattr(load().dll, name)
+def _peak(kind: str, n_threads: int, seconds: float) -> float:
+    function = getattr(load().dll, probe_name(kind, allowed()), None)
+    if function is None:
+        return 0.0
     function.restype, function.argtypes = ctypes.c_int64, (ctypes.c_int64,)
     rounds = 1000
     if not function(rounds):
@@ -79,13 +84,23 @@ def _peak(name: str, n_threads: int, seconds: float) -> float:
     function(rounds)
     took = max(time.perf_counter() - start, 1e-7)
     rounds = max(1, int(rounds * CALL_S / took))
-    return best_rate(lambda i: int(function(rounds)), n_threads, seconds, WINDOW_S)
+    logs = side_by_side(lambda i: int(function(rounds)), n_threads, seconds)
+    return sum(most_in_window([log], WINDOW_S) for log in logs)
 
 
-def best_rate(work: Callable[[int], int], n_threads: int, seconds: float, window_s: float) -> float:
-    """Let threads call `work(thread)` side by side; the most that they got done together in any
-    window, per second. `work` returns how much it did and lets other threads run meanwhile."""
-    logs: list[list[tuple[float, int]]] = [[] for _ in range(n_threads)]
+def probe_name(kind: str, mask: int) -> str:
+    """The probe of 'int8' or 'fma' for the instruction sets in `mask`: what LLAMAPY_ISA rules out
+    is no ceiling. Empty when there is none."""
+    if not mask:
+        return ""
+    lowered = mask & FEATURES["avx2"] and not mask & FEATURES["avx512"]
+    return f"lp_probe_{kind}_{'avx2' if lowered else 'peak'}"
+
+
+def side_by_side(work: Callable[[int], int], n_threads: int, seconds: float) -> list[Log]:
+    """Let threads call `work(thread)` again and again; what each got done, and when. `work` returns
+    how much it did, and lets other threads run meanwhile."""
+    logs: list[Log] = [[] for _ in range(n_threads)]
     gate = threading.Barrier(n_threads)
 
     def serve(i: int) -> None:
@@ -103,12 +118,12 @@ def best_rate(work: Callable[[int], int], n_threads: int, seconds: float, window
     serve(0)
     for thread in threads:
         thread.join()
-    return most_in_window(logs, window_s)
+    return logs
 
 
-def most_in_window(logs: list[list[tuple[float, int]]], window_s: float) -> float:
-    """`logs`: by thread, times and what was done since the time before. The highest rate over all
-    windows in which every thread was at work."""
+def most_in_window(logs: list[Log], window_s: float) -> float:
+    """The highest rate of all threads together, per second, over windows in which each was at
+    work."""
     begin = max(log[0][0] for log in logs)
     end = min(log[-1][0] for log in logs)
     window = min(window_s, end - begin)
