@@ -26,7 +26,10 @@ from llamapy.ffi.lib import KernelRow, load
 from llamapy.ffi.pool import Pool, prepare
 from llamapy.ffi.record import empty_nodes
 
-TYPES = "q3_K,q4_0,q4_1,q5_0,q5_1,q8_0,q4_K,q5_K,q6_K,f16,bf16,f32"
+TYPES = (
+    "q1_0,q2_0,tq1_0,tq2_0,q2_K,q3_K,q4_0,q4_1,q4_K,iq4_nl,iq4_xs,mxfp4,nvfp4,q5_0,q5_1,q5_K,q6_K,"
+    "q8_0,f16,bf16,f32"
+)
 HALVES = {
     "q4_1": (0, 2),
     "q5_1": (0, 2),
@@ -35,7 +38,13 @@ HALVES = {
     "q6_K": (208,),
     "q3_K": (108,),
     "iq1_m": (),
+    "q2_K": (80, 82),
+    "tq1_0": (52,),
+    "tq2_0": (64,),
+    "mxfp4": (),
+    "nvfp4": (),
 }
+EXPONENTS = {"mxfp4": 0}
 WEIGHT_BYTES = 128 << 20  # more than the last-level cache holds
 RNG = np.random.default_rng(0)
 
@@ -119,6 +128,8 @@ def weights(type_name: str, n_bytes: int) -> np.ndarray:
         blocks[:, 49::2] = (0xF0, 0x10, 0x10, 0x20)
     for at in HALVES.get(type_name, (0,)):
         blocks[:, at : at + 2] = np.array([0.01], np.float16).view(np.uint8)
+    if type_name in EXPONENTS:
+        blocks[:, EXPONENTS[type_name]] = 120
     return blocks.reshape(-1)
 
 

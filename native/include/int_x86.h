@@ -36,9 +36,6 @@ LP_FORCE b32 b32_or(b32 a, b32 b) {
 LP_FORCE b32 b32_xor(b32 a, b32 b) {
     return _mm256_xor_si256(a, b);
 }
-LP_FORCE b32 b32_add(b32 a, b32 b) {
-    return _mm256_add_epi8(a, b);
-}
 LP_FORCE b32 b32_sub(b32 a, b32 b) {
     return _mm256_sub_epi8(a, b);
 }
@@ -65,6 +62,35 @@ LP_FORCE b32 b32_twice(const void *p) {
 /* The low (h = 0) or high (h = 1) nibbles. */
 LP_FORCE b32 b32_nibbles(b32 a, int h) {
     return b32_and(h ? b32_shr(a, 4) : a, b32_set1(15));
+}
+/* Of every 16 bytes, half h (8 bytes): their low nibbles, then their high nibbles. */
+LP_FORCE b32 b32_nibbles8(b32 a, int h) {
+    const b32 low = b32_nibbles(a, 0), high = b32_nibbles(a, 1);
+    return h ? _mm256_unpackhi_epi64(low, high) : _mm256_unpacklo_epi64(low, high);
+}
+LP_FORCE b32 b32_add(b32 a, b32 b) {
+    return _mm256_add_epi8(a, b);
+}
+/* table[i] for every byte i < 16. */
+LP_FORCE b32 b32_lookup(const void *table, b32 i) {
+    return _mm256_shuffle_epi8(b32_twice(table), i);
+}
+/* 3 * x >> 8 for every unsigned byte: how many of 86 and 171 it reaches. */
+LP_FORCE b32 b32_thirds(b32 x) {
+    const __m256i one = _mm256_set1_epi8(86), two = _mm256_set1_epi8((char)171);
+    __m256i from_one = _mm256_cmpeq_epi8(_mm256_max_epu8(x, one), x);
+    __m256i from_two = _mm256_cmpeq_epi8(_mm256_max_epu8(x, two), x);
+    return _mm256_abs_epi8(_mm256_add_epi8(from_one, from_two));
+}
+/* The 16 bit pairs of the 4 bytes at a, low bits first, then those of the 4 at b. */
+LP_FORCE b32 b32_bit_pairs(const void *a, const void *b) {
+    int32_t w[2];
+    memcpy(&w[0], a, 4);
+    memcpy(&w[1], b, 4);
+    __m256i x = _mm256_cvtepu8_epi32(_mm_insert_epi32(_mm_cvtsi32_si128(w[0]), w[1], 1));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 12));
+    x = _mm256_or_si256(x, _mm256_slli_epi32(x, 6));
+    return _mm256_and_si256(x, _mm256_set1_epi8(3));
 }
 /* 16-bit lanes, at most 255, as bytes: the lower half of a, of b, the upper half of a, of b. */
 LP_FORCE b32 b32_pack(b32 a, b32 b) {
@@ -98,6 +124,17 @@ LP_FORCE i32x8 i8_sub(i32x8 a, i32x8 b) {
 }
 LP_FORCE i32x8 i8_mul(i32x8 a, i32x8 b) {
     return _mm256_mullo_epi32(a, b);
+}
+/* Lane i: a.low * b.low + a.high * b.high, of the int16 in both halves. */
+LP_FORCE i32x8 i8_pairs(i32x8 a, i32x8 b) {
+    return _mm256_madd_epi16(a, b);
+}
+LP_FORCE i32x8 i8_max(i32x8 a, i32x8 b) {
+    return _mm256_max_epi32(a, b);
+}
+/* All ones where a and b differ. */
+LP_FORCE i32x8 i8_differ(i32x8 a, i32x8 b) {
+    return _mm256_xor_si256(_mm256_cmpeq_epi32(a, b), _mm256_set1_epi32(-1));
 }
 LP_FORCE i32x8 i8_and(i32x8 a, i32x8 b) {
     return _mm256_and_si256(a, b);
@@ -146,6 +183,9 @@ LP_FORCE f32x8 f8_neg(f32x8 a) {
 }
 LP_FORCE f32x8 f8_from_i(i32x8 a) {
     return _mm256_cvtepi32_ps(a);
+}
+LP_FORCE f32x8 f8_from_bits(i32x8 a) {
+    return _mm256_castsi256_ps(a);
 }
 /* The f16 in the lower and in the upper half of every lane. */
 LP_FORCE void f8_split(i32x8 a, f32x8 *low, f32x8 *high) {

@@ -47,7 +47,10 @@ def wide(o: Operand, gap_bytes: int) -> Operand:
 def lengths(wtype: str) -> tuple[int, ...]:
     if wtype in FLOATS:
         return (1, 15, 16, 33, 100, 576)
-    return (256, 768, 1024) if BY_NAME[wtype].block == 256 else (32, 96, 288, 576)
+    block = BY_NAME[wtype].block
+    if block in (64, 128):
+        return (block, 3 * block, 5 * block, 9 * block)
+    return (256, 768, 1024) if block == 256 else (32, 96, 288, 576)
 
 
 def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:

@@ -11,7 +11,7 @@ from llamapy.base.types import BY_NAME
 
 Rng = np.random.Generator
 
-# Where the f16 fields of a block lie; every other byte may be anything.
+# Where the f16 fields of a block lie; every other byte may be anything (but see EXPONENTS).
 HALVES: dict[str, tuple[int, ...]] = {
     "q4_0": (0,),
     "q4_1": (0, 2),
@@ -30,7 +30,17 @@ HALVES: dict[str, tuple[int, ...]] = {
     "iq2_xxs": (0,),
     "iq3_s": (0,),
     "iq3_xxs": (0,),
+    "iq4_nl": (0,),
+    "iq4_xs": (0,),
+    "mxfp4": (),
+    "nvfp4": (),
+    "tq1_0": (52,),
+    "tq2_0": (64,),
+    "q1_0": (0,),
+    "q2_0": (0,),
 }
+# Where a power of two stands whose products would overflow.
+EXPONENTS = {"mxfp4": 0}
 QUANTISED = tuple(HALVES)
 FLOATS = ("f32", "f16", "bf16")
 
@@ -65,6 +75,10 @@ def random_weights(rng: Rng, type_name: str, rows: int, k: int) -> np.ndarray:
     scales = (rng.standard_normal((n, len(HALVES[type_name]))) * 0.01).astype(np.float16)
     scales[rng.random(scales.shape) < 0.05] = 0
     scales[rng.random(scales.shape) < 0.05] = np.float16(-3e-7)
+    if type_name in EXPONENTS:
+        e = rng.integers(96, 136, n)
+        e[rng.random(n) < 0.1] = rng.integers(0, 3)
+        blocks[:, EXPONENTS[type_name]] = e
     return with_scales(blocks, type_name, scales).reshape(rows, -1)
 
 
@@ -76,13 +90,32 @@ def extreme_weights(type_name: str, rows: int, k: int) -> np.ndarray:
     blocks = np.repeat(fill[np.arange(n) % 4], t.size_bytes).reshape(n, -1)
     sign = np.where(np.arange(n) % 8 < 4, 1, -1)[:, None]
     scales = np.full((n, len(HALVES[type_name])), 6e4) * sign
+    if type_name in EXPONENTS:
+        blocks[:, EXPONENTS[type_name]] = 140
     return with_scales(blocks, type_name, scales.astype(np.float16)).reshape(rows, -1)
+
+
+def fields(raw: np.ndarray, type_name: str, bits: int) -> np.ndarray:
+    """float32 [rows, k]: blocks of an f16 scale and fields of 1 or 2 bits, the lowest first, each
+    worth scale * (2 * field - 1) or scale * (field - 1)."""
+    blocks = raw.reshape(-1, BY_NAME[type_name].size_bytes)
+    d = blocks[:, :2].copy().view(np.float16).astype(np.float32)
+    shifts = np.arange(0, 8, bits, dtype=np.uint8)
+    q = (blocks[:, 2:, None] >> shifts & np.uint8(2**bits - 1)).reshape(len(blocks), -1)
+    return (d * (q.astype(np.float32) * np.float32(3 - bits) - 1)).reshape(len(raw), -1)
+
+
+def dequantised(raw: np.ndarray, type_name: str) -> np.ndarray:
+    """float32 [rows, k] of uint8 [rows, row bytes], as the format's definition rounds."""
+    if type_name in ("q1_0", "q2_0"):  # the gguf package has no reader of these two
+        return fields(raw, type_name, int(type_name[1]))
+    rows = gguf.quants.dequantize(raw, gguf.GGMLQuantizationType[type_name.upper()])
+    return rows.astype(np.float32)
 
 
 def real_weights(raw: np.ndarray, type_name: str, k: int) -> np.ndarray:
     """float64 [rows, k]."""
-    qtype = gguf.GGMLQuantizationType[type_name.upper()]
-    rows = gguf.quants.dequantize(raw.reshape(-1, BY_NAME[type_name].row_bytes(k)), qtype)
+    rows = dequantised(raw.reshape(-1, BY_NAME[type_name].row_bytes(k)), type_name)
     return rows.reshape(-1, k).astype(np.float64)
 
 

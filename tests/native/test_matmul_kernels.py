@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import zlib
 
-import gguf
 import numpy as np
 import pytest
 from harness import Case, Operand, operand, packed, result, row_of, run, values
 from quant_data import (
     FLOATS,
     X8,
+    dequantised,
     extreme_weights,
     extreme_x8,
     random_weights,
@@ -137,9 +137,26 @@ def test_rows_are_dequantised_exactly(row: KernelRow) -> None:
     for raw in (random_weights(rng, row.wtype, 18, k), extreme_or_random(rng, row.wtype, 18, k)):
         case = Case([packed(raw, row.wtype, (k, 18)), operand(ids)], result("f32", (k, len(ids))))
         got = values(run(row.index, case), np.float32, (k, len(ids)))
-        qtype = gguf.GGMLQuantizationType[row.wtype.upper()]
-        want = gguf.quants.dequantize(raw, qtype).reshape(18, k)[ids]
-        assert got.tobytes() == want.tobytes()
+        assert got.tobytes() == dequantised(raw, row.wtype).reshape(18, k)[ids].tobytes()
+
+
+@pytest.mark.parametrize(("wtype", "n_scale"), [("mxfp4", 1), ("nvfp4", 4)])
+def test_scales_of_one_byte_are_read_exactly(wtype: str, n_scale: int) -> None:
+    """All 256 of them, in get_rows and in a product by a single one."""
+    t, rng = BY_NAME[wtype], np.random.default_rng(4)
+    raw = rng.integers(0, 256, (256, t.size_bytes), dtype=np.uint8)
+    raw[:, :n_scale] = np.arange(256, dtype=np.uint8)[:, None]
+    want = dequantised(raw, wtype)
+    ids = operand(np.arange(256, dtype=np.int32))
+    case = Case([packed(raw, wtype, (t.block, 256)), ids], result("f32", (t.block, 256)))
+    got = values(run(row_of("get_rows", wtype).index, case), np.float32, (t.block, 256))
+    assert got.tobytes() == want.tobytes()
+    one = X8(np.zeros((5, t.block), np.int8), np.ones((5, t.block // 32), np.float32))
+    one.q[:, 7] = 1
+    for row in (k for k in INTEGER if k.wtype == wtype):
+        for n in (1, 5):
+            got = product(row, raw, packed(one.packed[:n], "x8", (t.block, n)), 256)
+            assert (got == want[:, 7]).all()
 
 
 def extreme_or_random(rng: np.random.Generator, wtype: str, rows: int, k: int) -> np.ndarray:

@@ -5,6 +5,7 @@
  *
  *     without sub-scales:  ws * q[i]  (+ wm)
  *     with sub-scales:     ws * s[i / 16] * q[i]  (+ wm * m[i / 16])
+ *     with two scales:     (i < 16 ? ws : wm) * q[i]
  *
  * where s, m are integers. Both functions below are the definition of the format: the scalar
  * kernels and get_rows use nothing else, and the other instruction sets must agree with them bit
@@ -24,14 +25,14 @@
 #define LP_APART static __attribute__((noinline, unused))
 
 struct lp_scales {
-    float ws, wm;
+    float ws, wm;       /* wm: the minimum's, or that of the second 16 weights */
     int32_t s[2], m[2]; /* only with sub-scales */
 };
 
 struct lp_fmt {
     int block, bytes;
     int off, max;
-    int has_min, has_sub;
+    int has_min, has_sub, has_two;
     void (*weights)(const uint8_t *block, int j, int8_t *q);
     void (*scales)(const uint8_t *block, int j, struct lp_scales *s);
 };
@@ -41,24 +42,35 @@ struct lp_fmt {
  * are the rows' blocks, and lane = row in what follows.
  * lanes: weights 16h..16h+15 (h = 0, 1) of group j of the blocks a and b, one in each half.
  * expand: instead, where weights are looked up one by one: all 256 of a block, in order.
- * scales: of blocks of 32. scales8: of blocks of 256, ws[j] and wm[j] for group j.
- * sub: s[i] gets sub-scale i (0..15) of blocks of 256. */
+ * scales: of group j of blocks of less than 256. scales8: of blocks of 256, ws[j] and wm[j] for
+ * group j. sub: s[i] gets sub-scale i (0..15) of blocks of 256. mins: m[j] gets the two sub-minima
+ * of group j, the second one in the upper 16 bits. */
 struct lp_lanes {
     b32 (*lanes)(const uint8_t *a, const uint8_t *b, int j, int h);
     void (*expand)(const uint8_t *block, uint8_t *q);
-    void (*scales)(const uint8_t *const *b, f32x8 *ws, f32x8 *wm);
+    void (*scales)(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm);
     void (*scales8)(const uint8_t *const *b, f32x8 *ws, f32x8 *wm);
     void (*sub)(const uint8_t *const *b, i32x8 *s);
+    void (*mins)(const uint8_t *const *b, i32x8 *m);
 };
 
 /* Blocks that begin with f16 d, and with f16 d, m. */
-LP_FORCE void lp_half_pair(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
+LP_FORCE void lp_half_pair(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
+    (void)j;
     f8_split(i8_words(b, 0), ws, wm);
 }
-LP_FORCE void lp_half_alone(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
+LP_FORCE void lp_half_alone(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
     f32x8 rest;
-    lp_half_pair(b, ws, &rest);
+    lp_half_pair(b, j, ws, &rest);
     *wm = f8_zero();
+}
+/* d, an f16 in the upper half of the word at `at` of blocks of 256, is the scale of all groups. */
+LP_FORCE void lp_half_above(const uint8_t *const *b, int64_t at, f32x8 *ws) {
+    f32x8 low;
+    f8_split(i8_last_words(b, at), &low, &ws[0]);
+    for (int j = 1; j < 8; j++) {
+        ws[j] = ws[0];
+    }
 }
 #endif
 
@@ -75,6 +87,13 @@ LP_FORCE const uint8_t *lp_block_of(const struct lp_fmt *f, const uint8_t *w, in
 }
 LP_FORCE int lp_group_in_block(const struct lp_fmt *f, int64_t g) {
     return (int)(g % (f->block / 32));
+}
+/* Whether the two halves of a group are summed apart, and whether each has a minimum. */
+LP_FORCE int lp_in_halves(const struct lp_fmt *f) {
+    return f->has_sub || f->has_two;
+}
+LP_FORCE int lp_sub_min(const struct lp_fmt *f) {
+    return f->has_sub && f->has_min;
 }
 
 /* 16 bytes of nibbles: the low ones are q[0..15], the high ones q[16..31]. */

@@ -40,12 +40,8 @@ LP_FORCE b32 lp_q3_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     return b32_or(b32_and(low, b32_set1(3)), b32_and(bit, b32_set1(4)));
 }
 LP_APART void lp_q3_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
-    f32x8 low;
     (void)wm;
-    f8_split(i8_last_words(b, 106), &low, &ws[0]);
-    for (int j = 1; j < 8; j++) {
-        ws[j] = ws[0];
-    }
+    lp_half_above(b, 106, ws);
 }
 LP_APART void lp_q3_K_sub(const uint8_t *const *b, i32x8 *s) {
     const i32x8 four = i8_set1(0x0f0f0f0f), two = i8_set1(0x30303030), bias = i8_set1(32);

@@ -39,12 +39,8 @@ LP_FORCE b32 lp_q6_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
     return b32_or(b32_nibbles(b32_two(a + at, b + at), i / 2), b32_and(pair, b32_set1(48)));
 }
 LP_APART void lp_q6_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
-    f32x8 low;
     (void)wm;
-    f8_split(i8_last_words(b, 206), &low, &ws[0]);
-    for (int j = 1; j < 8; j++) {
-        ws[j] = ws[0];
-    }
+    lp_half_above(b, 206, ws);
 }
 LP_APART void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
     b32 w[4];

@@ -23,12 +23,15 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
         b32_store(at + i * LP_TILE_ROWS * 4, b32_panel(w[i], f->off));
     }
     f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), ws);
-    if (f->has_min) {
+    if (f->has_min || f->has_two) {
         f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), wm);
     }
     if (f->has_sub) {
         i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)), s->sub[2 * j]);
         i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)) + LP_TILE_ROWS, s->sub[2 * j + 1]);
+    }
+    if (lp_sub_min(f)) {
+        i8_store((int32_t *)(at + lp_at_m(f, LP_TILE_ROWS)), s->min[j]);
     }
 }
 
@@ -72,18 +75,19 @@ LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, 
     const f32x8 vd = f8_load(d8);
     const i32x8 vs = i8_load(s8);
     f8_store((float *)out, vd);
-    if (f->has_min) {
+    if (f->has_min && !f->has_sub) {
         f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
     }
-    if (f->has_sub && f->off) {
-        const i32x8 off = i8_set1(-f->off), zero = i8_set1(0);
-        i32x8 p[8];
-        for (int i = 0; i < 8; i++) {
-            p[i] = i < n_group ? i8_dot(zero, b32_set1(1), b32_load(q + i * 32), 0) : zero;
-        }
-        const i32x8 a = i8_sums4(p), b = i8_sums4(p + 4); /* halves 0, then halves 1, of 4 groups */
-        i8_store((int32_t *)(out + 64), i8_mul(i8_lower(a, b), off));
-        i8_store((int32_t *)(out + 96), i8_mul(i8_upper(a, b), off));
+    i32x8 first, second;
+    if (lp_sub_min(f)) {
+        lp_half_sums(q, n_group, &first, &second);
+        i8_store((int32_t *)(out + 32), lp_pairs_of(first, second));
+    }
+    if (lp_in_halves(f) && f->off) {
+        const i32x8 off = i8_set1(-f->off);
+        lp_half_sums(q, n_group, &first, &second);
+        i8_store((int32_t *)(out + 64), i8_mul(first, off));
+        i8_store((int32_t *)(out + 96), i8_mul(second, off));
     } else if (i8_dot_rest(f->off)) {
         i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-i8_dot_rest(f->off))));
     }
@@ -154,7 +158,7 @@ LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
         return status ? status : LP_E_TYPES;
     }
     if (t.c1 - t.c0 <= LP_GEMV_COLS) {
-        lp_gemv(f, l, &t);
+        lp_gemv(f, l, &t, scratch);
     } else {
         lp_gemm(f, l, &t, scratch);
     }

@@ -9,29 +9,38 @@
 struct lp_col {
     const int8_t *q;
     const float *d;
-    const int32_t *sum;
+    const int32_t *sum; /* with sub-minima: the sums of both halves, pairs of int16 */
     f32x8 acc, accm;
 };
 
-/* Exact sums of a group of eight rows, lane = row. w as from lp_rows_lanes; s0, s1: sub-scales.
- * What the lanes hold too much is where the sums start. */
-LP_FORCE i32x8 lp_gemv_isum(const struct lp_fmt *f, const b32 *w, i32x8 s0, i32x8 s1,
-                            const int8_t *q) {
+/* Exact sums of a group of eight rows, lane = row, the halves' where they are summed apart. w as
+ * from lp_rows_lanes. What the lanes hold too much is where the sums start. */
+LP_FORCE void lp_gemv_isum(const struct lp_fmt *f, const b32 *w, const int8_t *q, i32x8 *isum) {
     const b32 x0 = b32_twice(q), x1 = b32_twice(q + 16), off = b32_set1(i8_dot_rest(f->off));
     const i32x8 zero = i8_set1(0);
     i32x8 d[8], start0 = zero, start1 = zero;
     if (i8_dot_rest(f->off)) {
         start0 = i8_sub(zero, i8_dot(zero, off, x0, 0));
-        start1 = i8_sub(f->has_sub ? zero : start0, i8_dot(zero, off, x1, 0));
+        start1 = i8_sub(lp_in_halves(f) ? zero : start0, i8_dot(zero, off, x1, 0));
     }
     for (int i = 0; i < 4; i++) {
-        d[i] = i8_dot(f->has_sub ? start0 : start1, w[i], x0, f->off);
-        d[i + 4] = i8_dot(f->has_sub ? start1 : d[i], w[i + 4], x1, f->off);
+        d[i] = i8_dot(lp_in_halves(f) ? start0 : start1, w[i], x0, f->off);
+        d[i + 4] = i8_dot(lp_in_halves(f) ? start1 : d[i], w[i + 4], x1, f->off);
     }
-    if (!f->has_sub) {
-        return i8_sums4(d + 4);
+    isum[0] = i8_sums4(lp_in_halves(f) ? d : d + 4);
+    if (lp_in_halves(f)) {
+        isum[1] = i8_sums4(d + 4);
     }
-    return i8_add(i8_mul(s0, i8_sums4(d)), i8_mul(s1, i8_sums4(d + 4)));
+}
+
+/* With sub-minima: the sums of both halves of every group of a column, to out [k / 32]. */
+LP_FORCE const int32_t *lp_gemv_pairs(const int8_t *q, int64_t k, int32_t *out) {
+    for (int64_t g = 0; g < k / 32; g += 8) {
+        i32x8 first, second;
+        lp_half_sums(q + g * 32, 8, &first, &second);
+        i8_store(out + g, lp_pairs_of(first, second));
+    }
+    return out;
 }
 
 /* Add group g, the j-th of those that were opened, to every column. */
@@ -43,32 +52,37 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
     lp_rows_lanes(f, l, block, j, w);
     lp_rows_scale(f, l, block, s, j, &ws, &wm);
     for (int i = 0; i < n_col; i++) {
-        const i32x8 isum = lp_gemv_isum(f, w, s->sub[2 * j], s->sub[2 * j + 1], c[i].q + g * 32);
         const f32x8 d = f8_set1(c[i].d[g]);
-        c[i].acc = f8_fma(f8_mul(ws, d), f8_from_i(isum), c[i].acc);
+        i32x8 half[2], sum = i8_set1(c[i].sum[g]);
+        lp_gemv_isum(f, w, c[i].q + g * 32, half);
+        if (f->has_sub) {
+            half[0] = i8_add(i8_mul(half[0], s->sub[2 * j]), i8_mul(half[1], s->sub[2 * j + 1]));
+        }
+        c[i].acc = f8_fma(f8_mul(ws, d), f8_from_i(half[0]), c[i].acc);
+        if (f->has_two) {
+            c[i].acc = f8_fma(f8_mul(wm, d), f8_from_i(half[1]), c[i].acc);
+        }
+        if (lp_sub_min(f)) {
+            sum = i8_pairs(sum, s->min[j]);
+        }
         if (f->has_min) {
-            const f32x8 sum = f8_from_i(i8_set1(c[i].sum[g]));
-            c[i].accm = f8_fma(wm, f8_mul(d, sum), c[i].accm);
+            c[i].accm = f8_fma(wm, f8_mul(d, f8_from_i(sum)), c[i].accm);
         }
     }
 }
 
-/* Rows r.. (eight at most) of a task by its columns, n_col at most; the last one stands in for
- * missing ones. A block of 256 is unrolled where that pays: its groups differ in their shifts. */
+/* Rows r.. (eight at most) of a task by columns c, n_col of which some may stand in for missing
+ * ones. A block of 256 is unrolled where that pays: its groups differ in their shifts. */
 LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
-                       int64_t r, const int n_col) {
+                       int64_t r, const int n_col, struct lp_col *c) {
     const int64_t n_group = t->k / 32;
     const int64_t unit = 8 * 256 / f->block * f->bytes, ahead = lp_ahead(8 * t->w_nb);
     const uint8_t *row[8], *block[8];
-    const int last = (int)(t->c1 - t->c0) - 1;
-    struct lp_col c[LP_GEMV_COLS];
     struct lp_rows_scales s;
     int64_t g = 0;
     lp_rows_at(t, r, row);
     for (int i = 0; i < n_col; i++) {
-        const char *x = t->x + (t->c0 + (i < last ? i : last)) * t->x_nb;
-        c[i] =
-            (struct lp_col){lp_x8_q(x), lp_x8_d(x, t->k), lp_x8_sum(x, t->k), f8_zero(), f8_zero()};
+        c[i].acc = c[i].accm = f8_zero();
     }
     for (; g + 8 <= n_group; g += 8) {
         lp_rows_open(f, l, row, g, block, &s);
@@ -85,30 +99,41 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
             }
         }
     }
-    if (f->block == 32 && g < n_group) {
+    if (f->block < 256 && g < n_group) {
         const int n = (int)(n_group - g);
         lp_rows_open(f, l, row, g, block, &s);
-        lp_prefetch(row[0] + ahead + g / 8 * unit, n * 8 * f->bytes);
+        lp_prefetch(row[0] + ahead + g / 8 * unit, n * unit / 8);
 #pragma GCC unroll 1
         for (int j = 0; j < n; j++) {
             lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
         }
     }
-    for (int i = 0; i <= last; i++) {
+    for (int i = 0; i < n_col && t->c0 + i < t->c1; i++) {
         float v[8];
         f8_store(v, f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
         lp_mm_store(t, r, t->r1 - r < 8 ? t->r1 - r : 8, t->c0 + i, v);
     }
 }
 
-LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t) {
+/* scratch: int32 [LP_GEMV_COLS][k / 32] */
+LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
+                      char *scratch) {
+    const int n_col = (int)(t->c1 - t->c0);
+    struct lp_col c[LP_GEMV_COLS];
+    for (int i = 0; i < LP_GEMV_COLS; i++) {
+        const char *x = t->x + (t->c0 + (i < n_col ? i : n_col - 1)) * t->x_nb;
+        int32_t *pairs = (int32_t *)scratch + i * (t->k / 32);
+        c[i].q = lp_x8_q(x);
+        c[i].d = lp_x8_d(x, t->k);
+        c[i].sum = lp_sub_min(f) ? lp_gemv_pairs(c[i].q, t->k, pairs) : lp_x8_sum(x, t->k);
+    }
     for (int64_t r = t->r0; r < t->r1; r += 8) {
-        if (t->c1 - t->c0 == 1) {
-            lp_gemv8(f, l, t, r, 1);
-        } else if (t->c1 - t->c0 == 2) {
-            lp_gemv8(f, l, t, r, 2);
+        if (n_col == 1) {
+            lp_gemv8(f, l, t, r, 1, c);
+        } else if (n_col == 2) {
+            lp_gemv8(f, l, t, r, 2, c);
         } else {
-            lp_gemv8(f, l, t, r, LP_GEMV_COLS);
+            lp_gemv8(f, l, t, r, LP_GEMV_COLS, c);
         }
     }
 }

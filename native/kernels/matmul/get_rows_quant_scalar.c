@@ -11,6 +11,10 @@ LP_FORCE void group_values(const struct lp_fmt *f, const uint8_t *block, int j, 
     f->scales(block, j, &s);
     for (int i = 0; i < 32; i++) {
         float ws = f->has_sub ? s.ws * (float)s.s[i / 16] : s.ws;
+        if (f->has_two) {
+            v[i] = (i < 16 ? s.ws : s.wm) * (float)q[i];
+            continue;
+        }
         float wm = f->has_sub ? s.wm * (float)s.m[i / 16] : s.wm;
         v[i] = ws * (float)q[i];
         if (f->has_min) {

@@ -3,9 +3,12 @@
  *
  * One output element: for each group of 32 in k order isum = sum of q * x (exact, sub-scales
  * applied), acc = fma(ws * xd, (float)isum, acc); with a minimum accm = fma(wm, xd * (float)xsum,
- * accm); the result is acc, or acc + accm; then the addend. */
+ * accm), where sub-minima are applied to the sums of both halves in integers; with two scales the
+ * halves go into acc one after the other; the result is acc, or acc + accm; then the addend. */
 #include "each.h"
 #include "matmul.h"
+
+static const int8_t ones[16] = {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1};
 
 static int32_t sum16(const int8_t *w, const int8_t *x) {
     int32_t s = 0;
@@ -22,12 +25,19 @@ LP_FORCE float dot(const struct lp_fmt *f, const int8_t *w, const struct lp_scal
     const int32_t *sum = lp_x8_sum(x, k);
     float acc = 0.0f, accm = 0.0f;
     for (int64_t g = 0; g < k / 32; g++) {
-        int32_t s0 = sum16(w + g * 32, q + g * 32);
-        int32_t s1 = sum16(w + g * 32 + 16, q + g * 32 + 16);
+        const int8_t *x0 = q + g * 32, *x1 = x0 + 16;
+        int32_t s0 = sum16(w + g * 32, x0), s1 = sum16(w + g * 32 + 16, x1);
+        if (f->has_two) {
+            acc = __builtin_fmaf(s[g].ws * d[g], (float)s0, acc);
+            acc = __builtin_fmaf(s[g].wm * d[g], (float)s1, acc);
+            continue;
+        }
         int32_t isum = f->has_sub ? s[g].s[0] * s0 + s[g].s[1] * s1 : s0 + s1;
         acc = __builtin_fmaf(s[g].ws * d[g], (float)isum, acc);
         if (f->has_min) {
-            accm = __builtin_fmaf(s[g].wm, d[g] * (float)sum[g], accm);
+            int32_t xsum =
+                f->has_sub ? s[g].m[0] * sum16(ones, x0) + s[g].m[1] * sum16(ones, x1) : sum[g];
+            accm = __builtin_fmaf(s[g].wm, d[g] * (float)xsum, accm);
         }
     }
     return f->has_min ? acc + accm : acc;

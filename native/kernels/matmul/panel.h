@@ -3,10 +3,11 @@
  *
  * Panel: tiles of R rows (R is the instruction set's), a record per group of 32 in k order:
  *   uint8 q[8][R][4]   weight 4 i + l of the group and row r is q[i][r][l]
- *   float ws[R]        then, where the format has them, float wm[R], int32 s0[R], s1[R]
- * Prep: for every 8 groups and column of the tile: float d[8], float d * sum [8], and what the sum
- * of (q + off) * x over the group (the first half, the second half) exceeds that of q * x, negated:
- * int32 [8], int32 [8]. */
+ *   float ws[R]        then, where the format has them, float wm[R], int32 s0[R], s1[R] and the
+ *                      sub-minima, pairs of int16 [R]
+ * Prep: for every 8 groups and column of the tile: float d[8], float d * sum [8] (with sub-minima
+ * the sums of both halves instead, pairs of int16 [8]), and what the sum of (q + off) * x over the
+ * group (the first half, the second half) exceeds that of q * x, negated: int32 [8], int32 [8]. */
 #ifndef LP_PANEL_H
 #define LP_PANEL_H
 
@@ -34,10 +35,13 @@ LP_FORCE int64_t lp_at_wm(int rows) {
     return rows * 36;
 }
 LP_FORCE int64_t lp_at_s(const struct lp_fmt *f, int rows) {
-    return rows * (36 + (f->has_min ? 4 : 0));
+    return rows * (36 + (f->has_min || f->has_two ? 4 : 0));
+}
+LP_FORCE int64_t lp_at_m(const struct lp_fmt *f, int rows) {
+    return lp_at_s(f, rows) + (f->has_sub ? rows * 8 : 0);
 }
 LP_FORCE int64_t lp_record_bytes(const struct lp_fmt *f, int rows) {
-    return lp_at_s(f, rows) + (f->has_sub ? rows * 8 : 0);
+    return lp_at_m(f, rows) + (lp_sub_min(f) ? rows * 4 : 0);
 }
 
 #endif

@@ -45,7 +45,7 @@ LP_FORCE void lp_tile_steps(const struct lp_fmt *f, const uint8_t *rec, int i0, 
     }
 }
 
-LP_FORCE i32x8 lp_tile_start(const char *prep) {
+LP_FORCE i32x8 lp_tile_word(const char *prep) {
     int32_t x;
     memcpy(&x, prep, 4);
     return i8_set1(x);
@@ -56,18 +56,18 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
     const int32_t *sub = (const int32_t *)(rec + lp_at_s(f, LP_TILE_ROWS));
     const f32x8 ws = f8_load((const float *)(rec + lp_at_ws(LP_TILE_ROWS)));
     i32x8 s[LP_TILE_COLS], t[LP_TILE_COLS];
+    const int from_prep = i8_dot_rest(f->off);
     for (int c = 0; c < n_col; c++) {
-        int from_prep = f->has_sub ? f->off : i8_dot_rest(f->off);
-        s[c] = from_prep ? lp_tile_start(prep + c * LP_PREP_BYTES + 64) : i8_set1(0);
+        s[c] = from_prep ? lp_tile_word(prep + c * LP_PREP_BYTES + 64) : i8_set1(0);
     }
-    if (f->has_sub) {
+    if (lp_in_halves(f)) {
         lp_tile_steps(f, rec, 0, 4, x, at, n_col, s);
         for (int c = 0; c < n_col; c++) {
-            t[c] = i8_mul(s[c], i8_load(sub));
-            s[c] = lp_tile_start(prep + c * LP_PREP_BYTES + 96);
+            t[c] = f->has_sub ? i8_mul(s[c], i8_load(sub)) : s[c];
+            s[c] = from_prep ? lp_tile_word(prep + c * LP_PREP_BYTES + 96) : i8_set1(0);
         }
         lp_tile_steps(f, rec, 4, 4, x, at, n_col, s);
-        for (int c = 0; c < n_col; c++) {
+        for (int c = 0; f->has_sub && c < n_col; c++) {
             s[c] = i8_add(t[c], i8_mul(s[c], i8_load(sub + LP_TILE_ROWS)));
         }
     } else {
@@ -76,7 +76,11 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
     for (int c = 0; c < n_col; c++) {
         float d;
         memcpy(&d, prep + c * LP_PREP_BYTES, 4);
-        acc[c] = f8_fma(f8_mul(ws, f8_set1(d)), f8_from_i(s[c]), acc[c]);
+        acc[c] = f8_fma(f8_mul(ws, f8_set1(d)), f8_from_i(f->has_two ? t[c] : s[c]), acc[c]);
+        if (f->has_two) {
+            const f32x8 second = f8_load((const float *)(rec + lp_at_wm(LP_TILE_ROWS)));
+            acc[c] = f8_fma(f8_mul(second, f8_set1(d)), f8_from_i(s[c]), acc[c]);
+        }
     }
 }
 
@@ -95,9 +99,16 @@ LP_FORCE void lp_tile(const struct lp_fmt *f, const uint8_t *panel, int64_t n_gr
         const char *p = prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES + g % 8 * 4;
         const f32x8 wm = f8_load((const float *)(panel + g * record + lp_at_wm(LP_TILE_ROWS)));
         for (int c = 0; c < n_col; c++) {
-            float d;
-            memcpy(&d, p + c * LP_PREP_BYTES + 32, 4);
-            accm[c] = f8_fma(wm, f8_set1(d), accm[c]);
+            float d, sum;
+            memcpy(&d, p + c * LP_PREP_BYTES, 4);
+            memcpy(&sum, p + c * LP_PREP_BYTES + 32, 4);
+            f32x8 x = f8_set1(sum);
+            if (f->has_sub) {
+                const i32x8 m = i8_load((const int32_t *)(panel + g * record + lp_at_m(f, 8)));
+                const i32x8 pairs = lp_tile_word(p + c * LP_PREP_BYTES + 32);
+                x = f8_mul(f8_set1(d), f8_from_i(i8_pairs(m, pairs)));
+            }
+            accm[c] = f8_fma(wm, x, accm[c]);
         }
     }
     for (int c = 0; c < n_col; c++) {

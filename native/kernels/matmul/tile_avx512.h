@@ -35,6 +35,15 @@ LP_FORCE void lp_tile_half(const uint8_t *rec, int h, const int8_t *const *x, in
     }
 }
 
+/* Rows 16 i.. (i = 0, 1) of a plane of 32-bit values. */
+LP_FORCE __m512i lp_plane(const uint8_t *plane, int i) {
+    return _mm512_loadu_si512(plane + 64 * i);
+}
+LP_FORCE __m512 lp_tile_scaled(const uint8_t *ws, int i, float d, __m512i s, __m512 acc) {
+    const __m512 scale = _mm512_mul_ps(_mm512_castsi512_ps(lp_plane(ws, i)), _mm512_set1_ps(d));
+    return _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(s), acc);
+}
+
 /* The exact sums of a group, and their way into the float accumulators. g: the group's place among
  * its 8 in prep. */
 LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const int8_t *const *x,
@@ -50,33 +59,36 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
         s[c][0] = s[c][1] = _mm512_set1_epi32(start);
     }
     lp_tile_half(rec, 0, x, at, n_col, s);
-    if (f->has_sub) {
+    if (lp_in_halves(f)) {
 #pragma GCC unroll 6
         for (int c = 0; c < n_col; c++) {
-            int32_t start;
-            memcpy(&start, prep + c * LP_PREP_BYTES + 96, 4);
+            int32_t start = 0;
+            if (f->off) {
+                memcpy(&start, prep + c * LP_PREP_BYTES + 96, 4);
+            }
             for (int i = 0; i < 2; i++) {
-                t[c][i] = _mm512_mullo_epi32(s[c][i], _mm512_loadu_si512(sub + 64 * i));
+                t[c][i] = f->has_sub ? _mm512_mullo_epi32(s[c][i], lp_plane(sub, i)) : s[c][i];
                 s[c][i] = _mm512_set1_epi32(start);
             }
         }
     }
     lp_tile_half(rec, 1, x, at, n_col, s);
-    const __m512 ws0 = _mm512_loadu_ps(rec + lp_at_ws(LP_TILE_ROWS));
-    const __m512 ws1 = _mm512_loadu_ps(rec + lp_at_ws(LP_TILE_ROWS) + 64);
 #pragma GCC unroll 6
     for (int c = 0; c < n_col; c++) {
         float d;
         memcpy(&d, prep + c * LP_PREP_BYTES, 4);
-        if (f->has_sub) {
-            for (int i = 0; i < 2; i++) {
-                s[c][i] = _mm512_add_epi32(
-                    t[c][i], _mm512_mullo_epi32(s[c][i], _mm512_loadu_si512(sub + 128 + 64 * i)));
+        for (int i = 0; i < 2; i++) {
+            if (f->has_sub) {
+                s[c][i] =
+                    _mm512_add_epi32(t[c][i], _mm512_mullo_epi32(s[c][i], lp_plane(sub + 128, i)));
+            }
+            if (f->has_two) {
+                acc[c][i] = lp_tile_scaled(rec + lp_at_ws(LP_TILE_ROWS), i, d, t[c][i], acc[c][i]);
+                acc[c][i] = lp_tile_scaled(rec + lp_at_wm(LP_TILE_ROWS), i, d, s[c][i], acc[c][i]);
+            } else {
+                acc[c][i] = lp_tile_scaled(rec + lp_at_ws(LP_TILE_ROWS), i, d, s[c][i], acc[c][i]);
             }
         }
-        const __m512 vd = _mm512_set1_ps(d);
-        acc[c][0] = _mm512_fmadd_ps(_mm512_mul_ps(ws0, vd), _mm512_cvtepi32_ps(s[c][0]), acc[c][0]);
-        acc[c][1] = _mm512_fmadd_ps(_mm512_mul_ps(ws1, vd), _mm512_cvtepi32_ps(s[c][1]), acc[c][1]);
     }
 }
 
@@ -86,14 +98,21 @@ LP_FORCE void lp_tile_min(const struct lp_fmt *f, const uint8_t *panel, int64_t 
     for (int64_t g = 0; g < n_group; g++) {
         const uint8_t *rec = panel + g * lp_record_bytes(f, LP_TILE_ROWS);
         const char *p = prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES + g % 8 * 4;
-        const __m512 wm0 = _mm512_loadu_ps(rec + lp_at_wm(LP_TILE_ROWS));
-        const __m512 wm1 = _mm512_loadu_ps(rec + lp_at_wm(LP_TILE_ROWS) + 64);
 #pragma GCC unroll 6
         for (int c = 0; c < n_col; c++) {
-            float d;
-            memcpy(&d, p + c * LP_PREP_BYTES + 32, 4);
-            accm[c][0] = _mm512_fmadd_ps(wm0, _mm512_set1_ps(d), accm[c][0]);
-            accm[c][1] = _mm512_fmadd_ps(wm1, _mm512_set1_ps(d), accm[c][1]);
+            float d, sum;
+            memcpy(&d, p + c * LP_PREP_BYTES, 4);
+            memcpy(&sum, p + c * LP_PREP_BYTES + 32, 4);
+            for (int i = 0; i < 2; i++) {
+                const __m512 wm = _mm512_castsi512_ps(lp_plane(rec + lp_at_wm(LP_TILE_ROWS), i));
+                __m512 x = _mm512_set1_ps(sum);
+                if (f->has_sub) {
+                    __m512i m = lp_plane(rec + lp_at_m(f, LP_TILE_ROWS), i);
+                    m = _mm512_madd_epi16(m, _mm512_castps_si512(x));
+                    x = _mm512_mul_ps(_mm512_set1_ps(d), _mm512_cvtepi32_ps(m));
+                }
+                accm[c][i] = _mm512_fmadd_ps(wm, x, accm[c][i]);
+            }
         }
     }
 }

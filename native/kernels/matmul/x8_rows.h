@@ -8,7 +8,7 @@
  * expands them. */
 struct lp_rows_scales {
     f32x8 ws[8], wm[8];
-    i32x8 sub[16];
+    i32x8 sub[16], min[8];
     uint8_t q[8][256];
 };
 
@@ -33,6 +33,9 @@ LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
     if (f->has_sub) {
         l->sub(block, s->sub);
     }
+    if (lp_sub_min(f)) {
+        l->mins(block, s->min);
+    }
     if (l->expand) {
 #pragma GCC unroll 1
         for (int i = 0; i < 8; i++) {
@@ -40,6 +43,11 @@ LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
             block[i] = s->q[i];
         }
     }
+}
+
+/* Where the j-th group's block (0 <= j < 8) lies after one at a multiple of 8 groups, in bytes. */
+LP_FORCE int lp_block_after(const struct lp_fmt *f, int j) {
+    return f->block < 256 ? j / (f->block / 32) * f->bytes : 0;
 }
 
 /* The scales of the j-th group after `block`. */
@@ -53,15 +61,15 @@ LP_FORCE void lp_rows_scale(const struct lp_fmt *f, const struct lp_lanes *l,
         return;
     }
     for (int i = 0; i < 8; i++) {
-        b[i] = block[i] + j * f->bytes;
+        b[i] = block[i] + lp_block_after(f, j);
     }
-    l->scales(b, ws, wm);
+    l->scales(b, j % (f->block / 32), ws, wm);
 }
 
 /* w[4h + i]: weights 16h..16h+15 of rows i and i + 4, of the j-th group after `block`. */
 LP_FORCE void lp_rows_lanes(const struct lp_fmt *f, const struct lp_lanes *l,
                             const uint8_t *const *block, int j, b32 *w) {
-    const int next = f->block == 32 ? j * f->bytes : 0, in = f->block == 32 ? 0 : j;
+    const int next = lp_block_after(f, j), in = f->block < 256 ? j % (f->block / 32) : j;
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < 4; i++) {
             w[4 * h + i] = l->expand
@@ -69,6 +77,21 @@ LP_FORCE void lp_rows_lanes(const struct lp_fmt *f, const struct lp_lanes *l,
                                : l->lanes(block[i] + next, block[i + 4] + next, in, h);
         }
     }
+}
+
+/* The sums of the halves of n <= 8 groups of a column, 0 beyond. */
+LP_FORCE void lp_half_sums(const int8_t *q, int n, i32x8 *first, i32x8 *second) {
+    i32x8 p[8];
+    for (int i = 0; i < 8; i++) {
+        p[i] = i < n ? i8_dot(i8_set1(0), b32_set1(1), b32_load(q + i * 32), 0) : i8_set1(0);
+    }
+    const i32x8 a = i8_sums4(p), b = i8_sums4(p + 4); /* halves 0, then halves 1, of 4 groups */
+    *first = i8_lower(a, b);
+    *second = i8_upper(a, b);
+}
+/* Both in one, for i8_pairs. */
+LP_FORCE i32x8 lp_pairs_of(i32x8 first, i32x8 second) {
+    return i8_or(i8_and(first, i8_set1(0xffff)), i8_shl(second, 16));
 }
 
 #endif
