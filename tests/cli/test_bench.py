@@ -5,11 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 from reference import unpack
 
+from llamapy.app.bench.params import Case
+from llamapy.app.bench.report import render
 from llamapy.cli.main import main
 
 SMALL = ["-p", "4", "-n", "2", "-r", "2", "-t", "1"]
@@ -90,6 +93,7 @@ def test_csv(model: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_synthetic(capfd: pytest.CaptureFixture[str]) -> None:
     args = ["--synthetic", "smollm2-135m/1:Q8_0", "-p", "2", "-n", "1", "-r", "1", "--json"]
+    args += ["-lm", "read"]
     report = json.loads(out_of([*args, "--phases"], capfd))
     test = report["tests"][0]
     assert test["synthetic"] and test["model_filename"] == "smollm2-135m/1:Q8_0"
@@ -97,6 +101,27 @@ def test_synthetic(capfd: pytest.CaptureFixture[str]) -> None:
     assert test["model_n_params"] == layer + 49152 * 576 + 3 * 576
     (phases,) = report["phases"]
     assert phases["detokenise_s"] is None and phases["sample_s"] > 0
+
+
+def test_a_test_that_was_disturbed_is_named() -> None:
+    """By its samples: a median absolute deviation of more than a twentieth of the median."""
+    c = {"cpu": "X", "isa": "avx2", "cpus_allowed": 2, "cgroup_quota_cpus": 1.5}
+    c |= {"load_average": [3.0, 2.0, 1.0], "throttled_us": 2000, "llamapy": "1"}
+    test = {"model_type": "m", "model_size": 3 << 30, "model_n_params": 2_500_000_000}
+    test |= {"backends": "CPU", "avg_ts": 2.0, "stddev_ts": 0.5, "median_ts": 2.0, "mad_ts": 0.4}
+    test |= {"max_ts": 2.5, "share_of_peak": None, "steady": False}
+    test |= asdict(Case(n_prompt=7, n_gen=0)) | {"test": "pp7"}
+    text = render({"tests": [test, {**test, "test": "pp8", "steady": True}], "conditions": c}, "md")
+    assert "not steady (MAD above 5 %): pp7\n" in text
+    assert "machine: X, avx2, 2 CPUs allowed, quota 1.5 CPUs, load 3.00, throttled for 2 ms" in text
+    row = cells(text.splitlines()[2])
+    assert row[1:3] == ["3.00 GiB", "2.50 B"] and row[6:] == [
+        "2.00 ± 0.50",
+        "2.00",
+        "0.40",
+        "2.50",
+        "?",
+    ]
 
 
 @pytest.mark.parametrize(

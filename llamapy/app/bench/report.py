@@ -127,6 +127,9 @@ def _foot(report: Report) -> str:
             f"roofline: {top['n_threads']} threads read {top['read_bytes'] / 1e9:.1f} GB/s, int8 "
             f"{top['int8_ops'] / 1e9:.0f} GOPS, f32 {top['fma_ops'] / 1e9:.0f} GFLOPS"
         )
+    shaken = [t["test"] for t in report["tests"] if not t["steady"]]
+    if shaken:
+        lines.append(f"not steady (MAD above 5 %): {', '.join(dict.fromkeys(shaken))}")
     load = c["load_average"]
     facts = [c["cpu"] or "unknown CPU", c["isa"], f"{c['cpus_allowed']} CPUs allowed"]
     facts += [f"quota {c['cgroup_quota_cpus']:g} CPUs"] if c["cgroup_quota_cpus"] else []

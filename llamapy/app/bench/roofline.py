@@ -1,8 +1,9 @@
 """What this machine can do at most: bytes read, whole-number and float multiply-adds per second.
 
-The probes are native and run on as many threads as the tests. The best few milliseconds count,
-since another process can only slow a probe down: of reading, which threads share, the best that
-they did together; of multiply-adds, which each core has for itself, the sum of each one's best.
+The probes are native and run on as many threads as the tests. The best stretch counts, since other
+processes can only slow a probe down: of reading, which threads share, the best that they did
+together for about as long as a token takes; of multiply-adds, which each core has for itself, the
+sum of each thread's best few milliseconds.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from llamapy.ffi.lib import FEATURES, allowed, load
 READ_BYTES = 256 << 20  # more than caches hold
 PART_BYTES = 4 << 20  # of one call
 WINDOW_S = 0.004
+READ_WINDOW_S = 0.02
 LOOK_S = 0.5  # at each of the three
 CALL_S = 0.0004  # about how long a call computes
 
@@ -69,7 +71,7 @@ def _read_rate(n_threads: int, seconds: float) -> float:
         places[i] = (places[i] + PART_BYTES) % share
         return PART_BYTES
 
-    return most_in_window(side_by_side(work, n_threads, seconds), WINDOW_S)
+    return most_in_window(side_by_side(work, n_threads, seconds), READ_WINDOW_S)
 
 
 def _peak(kind: str, n_threads: int, seconds: float) -> float:

@@ -27,6 +27,7 @@ from llamapy.loader.splits import open_model
 from llamapy.runtime.engine import Engine
 
 SCHEMA_VERSION = 1
+STEADY = 0.05  # MAD over median up to which the samples of a test agree
 Report = dict[str, Any]
 Tick = Callable[[str, int, int], None]  # what, repetitions done, of how many
 
@@ -103,6 +104,8 @@ class _Opened:
 
     def __init__(self, source: Path | Spec, load_mode: str) -> None:
         made = make_files(source) if isinstance(source, Spec) else None
+        if made is not None:  # in memory already, and no file to read
+            load_mode = load_mode.replace("read", "mmap")
         start = time.perf_counter()
         files = open_model(source) if isinstance(source, Path) else made
         assert files is not None
@@ -148,6 +151,7 @@ class _Opened:
         needs = cost.cost(self.engine.hparams, self.weights, s.case)
         return {
             **out,
+            "steady": out["mad_ns"] <= STEADY * out["median_ns"],
             "graphs_built": s.n_built,
             "graphs_reused": s.n_reused,
             "depth_refills": s.refilled,
