@@ -70,6 +70,13 @@ LP_INLINE void v_store_f16_n(uint16_t *p, v16 a, int n) {
     memcpy(p, h, (size_t)n * 2);
 }
 
+LP_INLINE __m256 v_load8_bf16_(const uint16_t *p) {
+    __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
+    return _mm256_castsi256_ps(_mm256_slli_epi32(wide, 16));
+}
+LP_INLINE v16 v_load_bf16(const uint16_t *p) {
+    return (v16){v_load8_bf16_(p), v_load8_bf16_(p + 8)};
+}
 LP_INLINE v16 v_set1_f16(const void *p) {
     uint16_t h;
     memcpy(&h, p, 2);

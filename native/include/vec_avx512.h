@@ -49,6 +49,10 @@ LP_INLINE void v_store_f16_n(uint16_t *p, v16 a, int n) {
     _mm256_mask_storeu_epi16(p, v_first_(n), _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT));
 }
 
+LP_INLINE v16 v_load_bf16(const uint16_t *p) {
+    __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
 LP_INLINE v16 v_set1_f16(const void *p) {
     uint16_t h;
     memcpy(&h, p, 2);

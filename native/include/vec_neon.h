@@ -82,6 +82,13 @@ LP_INLINE void v_store_f16_n(uint16_t *p, v16 a, int n) {
     memcpy(p, h, (size_t)n * 2);
 }
 
+LP_INLINE float32x4_t v_load4_bf16_(const uint16_t *p) {
+    return vreinterpretq_f32_u32(vshll_n_u16(vld1_u16(p), 16));
+}
+LP_INLINE v16 v_load_bf16(const uint16_t *p) {
+    return (v16){v_load4_bf16_(p), v_load4_bf16_(p + 4), v_load4_bf16_(p + 8),
+                 v_load4_bf16_(p + 12)};
+}
 LP_INLINE v16 v_set1_f16(const void *p) {
     uint16_t h;
     memcpy(&h, p, 2);

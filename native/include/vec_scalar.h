@@ -74,6 +74,9 @@ LP_INLINE void v_store_f16(uint16_t *p, v16 a) {
     v_store_f16_n(p, a, 16);
 }
 
+LP_INLINE v16 v_load_bf16(const uint16_t *p) {
+    V_MAKE(v16, f, lp_float_of((uint32_t)p[k_] << 16));
+}
 /* The f16 at p, which needs no alignment, in every lane. */
 LP_INLINE v16 v_set1_f16(const void *p) {
     uint16_t h;

@@ -77,7 +77,8 @@ SAME = [
     "add", "sub", "mul", "div", "sqrt", "max", "min", "fma", "fnma", "gt", "ge", "lt", "eq",
     "nan", "and_or", "round_i", "from_i", "i_add", "i_sub", "i_bits", "i_shifts", "i_minmax",
     "i_compare", "i_equal", "sum", "hmax", "i_hmax", "i_hsum", "swap_pairs", "store_i8",
-    "sum16", "transpose16", "pick", "load_u8", "load_i8", "set1_f16", "exp", "log", "sigmoid", "tanh", "erf",
+    "sum16", "transpose16", "pick", "load_u8", "load_i8", "set1_f16", "load_bf16", "exp", "log",
+    "sigmoid", "tanh", "erf",
 ]  # fmt: skip
 
 

@@ -59,6 +59,7 @@ PROBE(cos, v_cos(X))
 PROBE(pick, v_pick(Y, i_and(v_bits(X), i_set1(15))))
 PROBE(load_u8, BITS(i_load_u8((const uint8_t *)x + i)))
 PROBE(load_i8, BITS(i_load_i8((const int8_t *)x + i)))
+PROBE(load_bf16, v_load_bf16((const uint16_t *)x + i))
 PROBE(set1_f16, v_set1_f16((const char *)x + i / 16 * 2))
 
 void probe_store_i8(SIGNATURE) {

@@ -15,7 +15,7 @@ static int lp_open_rows(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t 
     for (int64_t i = 0; i < n; i++) {
         const char *row = t->args->src[LP_Q] + lp_attn_head(t, kv_head, r0 + i) * q->nb[1] +
                           lp_attn_token(t, r0 + i) * q->nb[2];
-        lp_widen(t->q + i * t->dk_pad, row, LP_T_F32, t->dk);
+        lp_widen_floats(t->q + i * t->dk_pad, row, t->dk, LP_T_F32);
     }
     /* Rows that fill up the last register block. */
     memset(t->q + n * t->dk_pad, 0, (size_t)(LP_BLOCK * t->dk_pad) * 4);

@@ -78,6 +78,9 @@ LP_INLINE void lp_ask(const char *p, int64_t n) {
     for (int64_t i = 0; i < n; i += 64) {
         __builtin_prefetch(p + i);
     }
+    if (n % 64) { /* the row may end in one line more */
+        __builtin_prefetch(p + n - 1);
+    }
 }
 
 /* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. Meanwhile

@@ -92,10 +92,10 @@ LP_INLINE int lp_in_place(int type, int64_t n, int64_t n_pad) {
 
 /* K of 16 places from j on as f32: rows in t->wide, where k then points. */
 static void lp_k_rows(const struct lp_tile *e, struct lp_attn *t, int j, const char **k) {
+    struct lp_wide_rows rows = {.p = e->k + j, .n = t->dk, .stride = t->dk_pad, .n_rows = 16};
+    lp_widen(t->wide, &rows, t->k_type);
     for (int i = 0; i < 16; i++) {
-        float *row = t->wide + i * t->dk_pad;
-        lp_widen(row, e->k[j + i], t->k_type, t->dk);
-        k[i] = (const char *)row;
+        k[i] = (const char *)(t->wide + i * t->dk_pad);
     }
 }
 
@@ -135,13 +135,15 @@ static void lp_k_panels(const struct lp_tile *e, struct lp_attn *t, int first, i
 
 /* V of places [first, last), widened; the keys of the next tile are fetched meanwhile. */
 static void lp_v_rows(struct lp_tile *e, struct lp_attn *t, int first, int last) {
+    struct lp_wide_rows rows = {.p = e->v + first,
+                                .ahead = e->n_ahead ? e->ahead + first : NULL,
+                                .ahead_bytes = t->k_bytes,
+                                .n = t->dv,
+                                .stride = t->dv_pad,
+                                .n_rows = last - first};
+    lp_widen(t->v + first * t->dv_pad, &rows, t->v_type);
     for (int j = first; j < last; j++) {
-        float *row = t->v + j * t->dv_pad;
-        if (e->n_ahead) {
-            lp_ask(e->ahead[j], t->k_bytes);
-        }
-        lp_widen(row, e->v[j], t->v_type, t->dv);
-        e->v[j] = (const char *)row;
+        e->v[j] = (const char *)(t->v + j * t->dv_pad);
     }
     e->n_ahead = 0;
 }

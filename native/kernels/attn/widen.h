@@ -39,7 +39,7 @@ LP_INLINE void lp_widen_nibbles(float *dst, const char *p, int64_t n, int bits, 
         }
     }
 }
-static void lp_widen_iq4_nl(float *dst, const char *p, int64_t n) {
+LP_INLINE void lp_widen_iq4_nl(float *dst, const char *p, int64_t n) {
     v16 values = v_from_i(i_load_i8(lp_iq4_values));
     for (int64_t i = 0; i < n; i += 32, p += 18) {
         v16 d = v_set1_f16(p);
@@ -49,18 +49,22 @@ static void lp_widen_iq4_nl(float *dst, const char *p, int64_t n) {
         v_store(dst + i + 16, v_mul(d, v_pick(values, q[1])));
     }
 }
-static void lp_widen_q8_0(float *dst, const char *p, int64_t n) {
+LP_INLINE void lp_widen_q8_0(float *dst, const char *p, int64_t n) {
     for (int64_t i = 0; i < n; i += 32, p += 34) {
         v16 d = v_set1_f16(p);
         v_store(dst + i, v_mul(d, v_from_i(i_load_i8((const int8_t *)p + 2))));
         v_store(dst + i + 16, v_mul(d, v_from_i(i_load_i8((const int8_t *)p + 18))));
     }
 }
-static void lp_widen_bf16(float *dst, const char *p, int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        uint16_t h;
-        memcpy(&h, p + 2 * i, 2);
-        dst[i] = lp_float_of((uint32_t)h << 16);
+LP_INLINE void lp_widen_bf16(float *dst, const char *p, int64_t n) {
+    int64_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        v_store(dst + i, v_load_bf16((const uint16_t *)p + i));
+    }
+    if (i < n) {
+        uint16_t h[16] = {0};
+        memcpy(h, p + 2 * i, (size_t)(n - i) * 2);
+        v_store(dst + i, v_load_bf16(h));
     }
 }
 LP_INLINE void lp_widen_floats(float *dst, const char *p, int64_t n, int type) {
@@ -70,35 +74,45 @@ LP_INLINE void lp_widen_floats(float *dst, const char *p, int64_t n, int type) {
     }
 }
 
-/* The row of n elements at p, padded with zeros to a multiple of 16, at dst. */
-static void lp_widen(float *dst, const char *p, int type, int64_t n) {
+/* Rows [0, n_rows) of n elements at p[i], padded with zeros to a multiple of 16, to dst + i *
+ * stride. Meanwhile rows of ahead_bytes at ahead[i] are fetched, where ahead is given. */
+struct lp_wide_rows {
+    const char *const *p, *const *ahead;
+    int64_t ahead_bytes, n, stride;
+    int n_rows;
+};
+
+#define LP_EACH_ROW(call)                                                                          \
+    for (int i = 0; i < w->n_rows; i++) {                                                          \
+        float *to = dst + i * w->stride;                                                           \
+        const char *p = w->p[i];                                                                   \
+        if (w->ahead) {                                                                            \
+            lp_ask(w->ahead[i], w->ahead_bytes);                                                   \
+        }                                                                                          \
+        call;                                                                                      \
+    }                                                                                              \
+    break
+
+static void lp_widen(float *dst, const struct lp_wide_rows *w, int type) {
+    const int64_t n = w->n;
     switch (type) {
     case LP_T_F32:
-        lp_widen_floats(dst, p, n, LP_T_F32);
-        break;
+        LP_EACH_ROW(lp_widen_floats(to, p, n, LP_T_F32));
     case LP_T_F16:
-        lp_widen_floats(dst, p, n, LP_T_F16);
-        break;
+        LP_EACH_ROW(lp_widen_floats(to, p, n, LP_T_F16));
     case LP_T_Q4_0:
-        lp_widen_nibbles(dst, p, n, 4, 0);
-        break;
+        LP_EACH_ROW(lp_widen_nibbles(to, p, n, 4, 0));
     case LP_T_Q4_1:
-        lp_widen_nibbles(dst, p, n, 4, 1);
-        break;
+        LP_EACH_ROW(lp_widen_nibbles(to, p, n, 4, 1));
     case LP_T_Q5_0:
-        lp_widen_nibbles(dst, p, n, 5, 0);
-        break;
+        LP_EACH_ROW(lp_widen_nibbles(to, p, n, 5, 0));
     case LP_T_Q5_1:
-        lp_widen_nibbles(dst, p, n, 5, 1);
-        break;
+        LP_EACH_ROW(lp_widen_nibbles(to, p, n, 5, 1));
     case LP_T_Q8_0:
-        lp_widen_q8_0(dst, p, n);
-        break;
+        LP_EACH_ROW(lp_widen_q8_0(to, p, n));
     case LP_T_IQ4_NL:
-        lp_widen_iq4_nl(dst, p, n);
-        break;
-    default: /* LP_T_BF16: others have been refused */
-        lp_widen_bf16(dst, p, n);
-        memset(dst + n, 0, (size_t)((16 - n % 16) % 16) * 4);
+        LP_EACH_ROW(lp_widen_iq4_nl(to, p, n));
+    default: /* others than bf16 have been refused */
+        LP_EACH_ROW(lp_widen_bf16(to, p, n));
     }
 }
