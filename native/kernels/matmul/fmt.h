@@ -32,6 +32,7 @@ struct lp_scales {
 struct lp_fmt {
     int block, bytes;
     int off, max;
+    int max_sub; /* where sub-scales are at least 0: the largest one */
     int has_min, has_sub, has_two;
     void (*weights)(const uint8_t *block, int j, int8_t *q);
     void (*scales)(const uint8_t *block, int j, struct lp_scales *s);

@@ -24,6 +24,7 @@ static const struct lp_fmt lp_fmt_q2_K = {
     .block = 256,
     .bytes = 84,
     .max = 3,
+    .max_sub = 15,
     .has_min = 1,
     .has_sub = 1,
     .weights = lp_q2_K_weights,

@@ -19,6 +19,9 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
     lp_rows_scale(f, l, block, s, j, &ws, &wm);
     b32_transpose4(w);
     b32_transpose4(w + 4);
+    for (int i = 0; lp_folded(f) && i < 8; i++) { /* four products a lane, none above 127 */
+        w[i] = i8_mul(w[i], s->sub[2 * j + i / 4]);
+    }
     for (int i = 0; i < 8; i++) {
         b32_store(at + i * LP_TILE_ROWS * 4, b32_panel(w[i], f->off));
     }
@@ -26,7 +29,7 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
     if (f->has_min || f->has_two) {
         f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), wm);
     }
-    if (f->has_sub) {
+    if (lp_tile_sub(f)) {
         i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)), s->sub[2 * j]);
         i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)) + LP_TILE_ROWS, s->sub[2 * j + 1]);
     }

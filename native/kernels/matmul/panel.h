@@ -2,7 +2,8 @@
  * columns needs besides the activations themselves.
  *
  * Panel: tiles of R rows (R is the instruction set's), a record per group of 32 in k order:
- *   uint8 q[8][R][4]   weight 4 i + l of the group and row r is q[i][r][l]
+ *   uint8 q[8][R][4]   weight 4 i + l of the group and row r is q[i][r][l], where lp_folded times
+ *                      its sub-scale
  *   float ws[R]        then, where the format has them, float wm[R], int32 s0[R], s1[R] and the
  *                      sub-minima, pairs of int16 [R]
  * Prep: for every 8 groups and column of the tile: float d[8], float d * sum [8] (with sub-minima
@@ -27,6 +28,18 @@ static inline int64_t lp_prep_bytes(int64_t k) {
     return (k / 32 + 7) / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES;
 }
 
+/* Whether sub-scales are multiplied into the panel's weights: where the products stay small. */
+LP_FORCE int lp_folded(const struct lp_fmt *f) {
+    return f->has_sub && f->off == 0 && f->max_sub > 0 && f->max * f->max_sub < 128;
+}
+/* Whether a tile has sub-scales to apply, and whether it sums halves apart. */
+LP_FORCE int lp_tile_sub(const struct lp_fmt *f) {
+    return f->has_sub && !lp_folded(f);
+}
+LP_FORCE int lp_tile_halves(const struct lp_fmt *f) {
+    return lp_tile_sub(f) || f->has_two;
+}
+
 /* Offsets in a record of a tile of `rows` rows. */
 LP_FORCE int64_t lp_at_ws(int rows) {
     return rows * 32;
@@ -38,7 +51,7 @@ LP_FORCE int64_t lp_at_s(const struct lp_fmt *f, int rows) {
     return rows * (36 + (f->has_min || f->has_two ? 4 : 0));
 }
 LP_FORCE int64_t lp_at_m(const struct lp_fmt *f, int rows) {
-    return lp_at_s(f, rows) + (f->has_sub ? rows * 8 : 0);
+    return lp_at_s(f, rows) + (lp_tile_sub(f) ? rows * 8 : 0);
 }
 LP_FORCE int64_t lp_record_bytes(const struct lp_fmt *f, int rows) {
     return lp_at_m(f, rows) + (lp_sub_min(f) ? rows * 4 : 0);

@@ -19,7 +19,8 @@ LP_FORCE int32_t lp_word(const int8_t *p) {
     return x;
 }
 LP_FORCE int lp_steps(const struct lp_fmt *f) {
-    return f->max <= 15 ? 8 : f->max <= 31 ? 4 : f->max <= 63 ? 2 : 1;
+    const int max = lp_folded(f) ? f->max * f->max_sub : f->max;
+    return max <= 15 ? 8 : max <= 31 ? 4 : max <= 63 ? 2 : 1;
 }
 
 /* Add weights 4 i0.. of a group, n_step steps of 4, to s. */
@@ -60,14 +61,14 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
     for (int c = 0; c < n_col; c++) {
         s[c] = from_prep ? lp_tile_word(prep + c * LP_PREP_BYTES + 64) : i8_set1(0);
     }
-    if (lp_in_halves(f)) {
+    if (lp_tile_halves(f)) {
         lp_tile_steps(f, rec, 0, 4, x, at, n_col, s);
         for (int c = 0; c < n_col; c++) {
-            t[c] = f->has_sub ? i8_mul(s[c], i8_load(sub)) : s[c];
+            t[c] = lp_tile_sub(f) ? i8_mul(s[c], i8_load(sub)) : s[c];
             s[c] = from_prep ? lp_tile_word(prep + c * LP_PREP_BYTES + 96) : i8_set1(0);
         }
         lp_tile_steps(f, rec, 4, 4, x, at, n_col, s);
-        for (int c = 0; f->has_sub && c < n_col; c++) {
+        for (int c = 0; lp_tile_sub(f) && c < n_col; c++) {
             s[c] = i8_add(t[c], i8_mul(s[c], i8_load(sub + LP_TILE_ROWS)));
         }
     } else {

@@ -39,7 +39,9 @@ LP_FORCE void lp_tile_half(const uint8_t *rec, int h, const int8_t *const *x, in
 LP_FORCE __m512i lp_plane(const uint8_t *plane, int i) {
     return _mm512_loadu_si512(plane + 64 * i);
 }
-LP_FORCE __m512 lp_tile_scaled(const uint8_t *ws, int i, float d, __m512i s, __m512 acc) {
+LP_FORCE __m512 lp_tile_scaled(const uint8_t *ws, int i, const char *prep, __m512i s, __m512 acc) {
+    float d;
+    memcpy(&d, prep, 4);
     const __m512 scale = _mm512_mul_ps(_mm512_castsi512_ps(lp_plane(ws, i)), _mm512_set1_ps(d));
     return _mm512_fmadd_ps(scale, _mm512_cvtepi32_ps(s), acc);
 }
@@ -49,7 +51,8 @@ LP_FORCE __m512 lp_tile_scaled(const uint8_t *ws, int i, float d, __m512i s, __m
 LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const int8_t *const *x,
                             int64_t at, const char *prep, const int n_col, __m512 (*acc)[2]) {
     __m512i s[LP_TILE_COLS][2], t[LP_TILE_COLS][2];
-    const uint8_t *sub = rec + lp_at_s(f, LP_TILE_ROWS);
+    const uint8_t *sub = rec + lp_at_s(f, LP_TILE_ROWS), *ws = rec + lp_at_ws(LP_TILE_ROWS);
+    const uint8_t *wm = rec + lp_at_wm(LP_TILE_ROWS);
 #pragma GCC unroll 6
     for (int c = 0; c < n_col; c++) {
         int32_t start = 0;
@@ -59,7 +62,7 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
         s[c][0] = s[c][1] = _mm512_set1_epi32(start);
     }
     lp_tile_half(rec, 0, x, at, n_col, s);
-    if (lp_in_halves(f)) {
+    if (lp_tile_halves(f)) {
 #pragma GCC unroll 6
         for (int c = 0; c < n_col; c++) {
             int32_t start = 0;
@@ -67,7 +70,11 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
                 memcpy(&start, prep + c * LP_PREP_BYTES + 96, 4);
             }
             for (int i = 0; i < 2; i++) {
-                t[c][i] = f->has_sub ? _mm512_mullo_epi32(s[c][i], lp_plane(sub, i)) : s[c][i];
+                if (f->has_two) {
+                    acc[c][i] = lp_tile_scaled(ws, i, prep + c * LP_PREP_BYTES, s[c][i], acc[c][i]);
+                } else {
+                    t[c][i] = _mm512_mullo_epi32(s[c][i], lp_plane(sub, i));
+                }
                 s[c][i] = _mm512_set1_epi32(start);
             }
         }
@@ -75,19 +82,13 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
     lp_tile_half(rec, 1, x, at, n_col, s);
 #pragma GCC unroll 6
     for (int c = 0; c < n_col; c++) {
-        float d;
-        memcpy(&d, prep + c * LP_PREP_BYTES, 4);
         for (int i = 0; i < 2; i++) {
-            if (f->has_sub) {
+            if (lp_tile_sub(f)) {
                 s[c][i] =
                     _mm512_add_epi32(t[c][i], _mm512_mullo_epi32(s[c][i], lp_plane(sub + 128, i)));
             }
-            if (f->has_two) {
-                acc[c][i] = lp_tile_scaled(rec + lp_at_ws(LP_TILE_ROWS), i, d, t[c][i], acc[c][i]);
-                acc[c][i] = lp_tile_scaled(rec + lp_at_wm(LP_TILE_ROWS), i, d, s[c][i], acc[c][i]);
-            } else {
-                acc[c][i] = lp_tile_scaled(rec + lp_at_ws(LP_TILE_ROWS), i, d, s[c][i], acc[c][i]);
-            }
+            acc[c][i] = lp_tile_scaled(f->has_two ? wm : ws, i, prep + c * LP_PREP_BYTES, s[c][i],
+                                       acc[c][i]);
         }
     }
 }
