@@ -39,9 +39,18 @@ LP_FORCE b32 b32_xor(b32 a, b32 b) {
 LP_FORCE b32 b32_sub(b32 a, b32 b) {
     return _mm256_sub_epi8(a, b);
 }
-/* Four times eight bytes, a first. */
-LP_FORCE b32 b32_of_u64(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
-    return _mm256_set_epi64x((long long)d, (long long)c, (long long)b, (long long)a);
+/* The eight words table[at[i]], and the four double words. */
+LP_FORCE b32 b32_words_at(const uint32_t *table, const uint16_t *at) {
+    const __m128i low =
+        _mm_setr_epi32((int)table[at[0]], (int)table[at[1]], (int)table[at[2]], (int)table[at[3]]);
+    const __m128i high =
+        _mm_setr_epi32((int)table[at[4]], (int)table[at[5]], (int)table[at[6]], (int)table[at[7]]);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
+}
+LP_FORCE b32 b32_doubles_at(const uint64_t *table, const uint16_t *at) {
+    const __m128i low = _mm_set_epi64x((long long)table[at[1]], (long long)table[at[0]]);
+    const __m128i high = _mm_set_epi64x((long long)table[at[3]], (long long)table[at[2]]);
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
 /* Shifts within 16 bits: bits of the neighbouring byte come in, and the caller masks them. */
 LP_FORCE b32 b32_shr(b32 a, int n) {
@@ -74,6 +83,16 @@ LP_FORCE b32 b32_add(b32 a, b32 b) {
 /* table[i] for every byte i < 16. */
 LP_FORCE b32 b32_lookup(const void *table, b32 i) {
     return _mm256_shuffle_epi8(b32_twice(table), i);
+}
+/* 16 bytes as 16-bit lanes. */
+LP_FORCE b32 b32_widen(const void *p) {
+    return _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)p));
+}
+LP_FORCE b32 b32_set1_16(int x) {
+    return _mm256_set1_epi16((int16_t)x);
+}
+LP_FORCE b32 b32_mul16(b32 a, b32 b) {
+    return _mm256_mullo_epi16(a, b);
 }
 /* 3 * x >> 8 for every unsigned byte: how many of 86 and 171 it reaches. */
 LP_FORCE b32 b32_thirds(b32 x) {

@@ -38,6 +38,24 @@ LP_FORCE void lp_eighths(uint64_t entry, int minus, int8_t *q) {
 }
 
 #ifdef LP_INT_H
+/* Patterns for b32_lookup, to which a number of bytes may be added: every byte as two, four or
+ * eight 16-bit lanes; every 16 bits four times. */
+#define LP_Z 0x80
+static const uint8_t lp_by2[32] = {0,    LP_Z, 0,    LP_Z, 1,    LP_Z, 1,    LP_Z, 2,    LP_Z, 2,
+                                   LP_Z, 3,    LP_Z, 3,    LP_Z, 4,    LP_Z, 4,    LP_Z, 5,    LP_Z,
+                                   5,    LP_Z, 6,    LP_Z, 6,    LP_Z, 7,    LP_Z, 7,    LP_Z};
+static const uint8_t lp_by4[32] = {0,    LP_Z, 0,    LP_Z, 0,    LP_Z, 0,    LP_Z, 1,    LP_Z, 1,
+                                   LP_Z, 1,    LP_Z, 1,    LP_Z, 2,    LP_Z, 2,    LP_Z, 2,    LP_Z,
+                                   2,    LP_Z, 3,    LP_Z, 3,    LP_Z, 3,    LP_Z, 3,    LP_Z};
+static const uint8_t lp_by8[32] = {0,    LP_Z, 0,    LP_Z, 0,    LP_Z, 0,    LP_Z, 0,    LP_Z, 0,
+                                   LP_Z, 0,    LP_Z, 0,    LP_Z, 1,    LP_Z, 1,    LP_Z, 1,    LP_Z,
+                                   1,    LP_Z, 1,    LP_Z, 1,    LP_Z, 1,    LP_Z, 1,    LP_Z};
+static const uint8_t lp_words_by4[32] = {0, 1, 0, 1, 0, 1, 0, 1, 2, 3, 2, 3, 2, 3, 2, 3,
+                                         4, 5, 4, 5, 4, 5, 4, 5, 6, 7, 6, 7, 6, 7, 6, 7};
+#undef LP_Z
+LP_FORCE b32 lp_lanes_of(const uint8_t *p, const uint8_t *pattern, int skip) {
+    return b32_lookup(p, b32_add(b32_load(pattern), b32_set1(skip)));
+}
 /* Every byte gets its parity as its top bit, which is clear. */
 LP_FORCE b32 lp_with_parity(b32 x) {
     b32 p = b32_xor(x, b32_shr(x, 4));
@@ -57,15 +75,33 @@ LP_FORCE void lp_store_signed(b32 magnitude, uint32_t signs, int off, uint8_t *q
     const b32 minus = b32_bits(signs);
     b32_store(q, b32_add(b32_xor(magnitude, minus), b32_sub(b32_set1(off), minus)));
 }
-/* Eight entries of a codebook of four values: those of the indices at p, each with its bit of
- * `high` as the ninth. */
-LP_FORCE b32 lp_entries4(const uint32_t *grid, const uint8_t *p, uint32_t high) {
-    uint64_t e[4];
-    for (int i = 0; i < 4; i++) {
-        const uint64_t a = grid[p[2 * i] | (high >> 2 * i & 1) << 8];
-        e[i] = a | (uint64_t)grid[p[2 * i + 1] | (high >> (2 * i + 1) & 1) << 8] << 32;
+/* What is looked up for a block of 256, made for all rows before the first lookup: numbers that
+ * went through memory are late. `at`: indices; signs: 32 bits a group, or for iq1 what is added to
+ * eight weights, in 16 bits. */
+struct lp_lookup {
+    _Alignas(32) uint16_t at[64];
+    union {
+        uint32_t signs[8];
+        uint16_t plus[32];
+    };
+};
+/* 256 weights of iq1 in eighths, plus 9: the codebook holds 8 (value + 1), to which 2 is added
+ * unless the delta is taken off. qs: 32 bytes of indices; in 16-bit lanes of high[2] and minus[2]
+ * the indices' upper bits, and 0 or 1. */
+LP_FORCE void lp_look_up_eighths(const uint8_t *qs, const b32 *high, const b32 *minus,
+                                 struct lp_lookup *l) {
+    for (int h = 0; h < 2; h++) {
+        const b32 two = b32_set1(2), less = b32_mul16(minus[h], b32_set1_16(0x0202));
+        b32_store(l->at + 16 * h, b32_or(b32_widen(qs + 16 * h), high[h]));
+        b32_store(l->plus + 16 * h, b32_xor(less, two));
     }
-    return b32_of_u64(e[0], e[1], e[2], e[3]);
+}
+LP_FORCE void lp_store_eighths(const struct lp_lookup *l, uint8_t *q) {
+    for (int j = 0; j < 8; j++) {
+        const uint8_t *p = (const uint8_t *)(l->plus + j / 2 * 8);
+        const b32 v = b32_doubles_at(lp_grid_iq1, l->at + 4 * j);
+        b32_store(q + 32 * j, b32_add(v, lp_lanes_of(p, lp_words_by4, j % 2 * 8)));
+    }
 }
 /* d, an f16 at the beginning of every block, times `unit`. */
 LP_FORCE f32x8 lp_iq_unit(const uint8_t *const *b, float unit) {

@@ -42,13 +42,13 @@ struct lp_fmt {
 /* For the vector kernels, which take eight rows at a time, row r and row r + 4 in one register; b
  * are the rows' blocks, and lane = row in what follows.
  * lanes: weights 16h..16h+15 (h = 0, 1) of group j of the blocks a and b, one in each half.
- * expand: instead, where weights are looked up one by one: all 256 of a block, in order.
+ * expand: instead, where weights are looked up one by one: all 256 of every block, in order.
  * scales: of group j of blocks of less than 256. scales8: of blocks of 256, ws[j] and wm[j] for
  * group j. sub: s[i] gets sub-scale i (0..15) of blocks of 256. mins: m[j] gets the two sub-minima
  * of group j, the second one in the upper 16 bits. */
 struct lp_lanes {
     b32 (*lanes)(const uint8_t *a, const uint8_t *b, int j, int h);
-    void (*expand)(const uint8_t *block, uint8_t *q);
+    void (*expand)(const uint8_t *const *b, uint8_t (*q)[256]);
     void (*scales)(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm);
     void (*scales8)(const uint8_t *const *b, f32x8 *ws, f32x8 *wm);
     void (*sub)(const uint8_t *const *b, i32x8 *s);

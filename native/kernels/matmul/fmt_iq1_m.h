@@ -39,18 +39,26 @@ static const struct lp_fmt lp_fmt_iq1_m = {
 };
 
 #ifdef LP_INT_H
-/* Bit 3 of each of four nibbles, as eight bits set or not. */
-LP_FORCE uint32_t lp_iq1_m_minus(uint32_t h) {
-    const uint32_t t = (h & 0x0088) | (h & 0x8800) << 8;
-    return ((t & 0x080008) | (t & 0x800080) << 4) / 8 * 255;
+LP_FORCE void lp_iq1_m_look_up(const uint8_t *b, struct lp_lookup *l) {
+    static const uint16_t up[16] = {256, 16, 256, 16, 256, 16, 256, 16,
+                                    256, 16, 256, 16, 256, 16, 256, 16};
+    b32 high[2], minus[2];
+    for (int h = 0; h < 2; h++) {
+        const b32 nibble = b32_mul16(lp_lanes_of(b + 32, lp_by2, 8 * h), b32_load(up));
+        high[h] = b32_and(nibble, b32_set1_16(0x700));
+        minus[h] = b32_shr(b32_and(nibble, b32_set1_16(0x800)), 11);
+    }
+    lp_look_up_eighths(b, high, minus, l);
 }
-LP_APART void lp_iq1_m_expand(const uint8_t *b, uint8_t *q) {
-    const b32 two = b32_set1(2);
-    for (int j = 0; j < 8; j++) {
-        const uint32_t h = lp_u16_at(b + 32 + 2 * j);
-        const b32 v = b32_of_u64(lp_iq1_m_entry(b, j, h, 0), lp_iq1_m_entry(b, j, h, 1),
-                                 lp_iq1_m_entry(b, j, h, 2), lp_iq1_m_entry(b, j, h, 3));
-        b32_store(q + 32 * j, b32_add(v, b32_and(b32_bits(~lp_iq1_m_minus(h)), two)));
+LP_APART void lp_iq1_m_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq1_m_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_store_eighths(&l[r], q[r]);
     }
 }
 /* The words that hold scales 0..7 and 8..15. */

@@ -30,12 +30,27 @@ static const struct lp_fmt lp_fmt_iq1_s = {
 };
 
 #ifdef LP_INT_H
-LP_APART void lp_iq1_s_expand(const uint8_t *b, uint8_t *q) {
-    for (int j = 0; j < 8; j++) {
-        const uint32_t h = lp_u16_at(b + 34 + 2 * j);
-        const b32 v = b32_of_u64(lp_iq1_s_entry(b, j, h, 0), lp_iq1_s_entry(b, j, h, 1),
-                                 lp_iq1_s_entry(b, j, h, 2), lp_iq1_s_entry(b, j, h, 3));
-        b32_store(q + 32 * j, b32_add(v, b32_set1(h >> 15 ? 0 : 2)));
+LP_FORCE void lp_iq1_s_look_up(const uint8_t *b, struct lp_lookup *l) {
+    static const uint16_t up[16] = {256, 32, 4, 0, 256, 32, 4, 0, 256, 32, 4, 0, 256, 32, 4, 0};
+    static const uint16_t last[16] = {0, 0, 0, 1792, 0, 0, 0, 1792, 0, 0, 0, 1792, 0, 0, 0, 1792};
+    b32 high[2], minus[2];
+    for (int h = 0; h < 2; h++) {
+        const b32 w = lp_lanes_of(b + 34, lp_words_by4, 8 * h);
+        const b32 three = b32_and(b32_mul16(w, b32_load(up)), b32_set1_16(0x700));
+        high[h] = b32_or(three, b32_and(b32_shr(w, 1), b32_load(last)));
+        minus[h] = b32_shr(w, 15);
+    }
+    lp_look_up_eighths(b + 2, high, minus, l);
+}
+LP_APART void lp_iq1_s_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq1_s_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_store_eighths(&l[r], q[r]);
     }
 }
 LP_APART void lp_iq1_s_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {

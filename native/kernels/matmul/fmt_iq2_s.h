@@ -32,11 +32,26 @@ static const struct lp_fmt lp_fmt_iq2_s = {
 };
 
 #ifdef LP_INT_H
-LP_APART void lp_iq2_s_expand(const uint8_t *b, uint8_t *q) {
-    for (int j = 0; j < 8; j++) {
-        const b32 v = b32_of_u64(lp_iq2_s_entry(b, j, 0), lp_iq2_s_entry(b, j, 1),
-                                 lp_iq2_s_entry(b, j, 2), lp_iq2_s_entry(b, j, 3));
-        lp_store_signed(v, lp_u32_at(b + 34 + 4 * j), 43, q + 32 * j);
+LP_FORCE void lp_iq2_s_look_up(const uint8_t *b, struct lp_lookup *l) {
+    static const uint16_t up[16] = {256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4, 256, 64, 16, 4};
+    for (int h = 0; h < 2; h++) {
+        const b32 high = b32_mul16(lp_lanes_of(b + 66, lp_by4, 4 * h), b32_load(up));
+        const b32 bits = b32_and(high, b32_set1_16(0x300));
+        b32_store(l->at + 16 * h, b32_or(b32_widen(b + 2 + 16 * h), bits));
+    }
+}
+LP_APART void lp_iq2_s_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq2_s_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        for (int j = 0; j < 8; j++) {
+            const b32 v = b32_doubles_at(lp_grid_iq2_s, l[r].at + 4 * j);
+            lp_store_signed(v, lp_u32_at(b[r] + 34 + 4 * j), 43, q[r] + 32 * j);
+        }
     }
 }
 LP_APART void lp_iq2_s_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {

@@ -28,16 +28,24 @@ static const struct lp_fmt lp_fmt_iq2_xs = {
 };
 
 #ifdef LP_INT_H
-LP_APART void lp_iq2_xs_expand(const uint8_t *b, uint8_t *q) {
-    const uint64_t *grid = lp_grid_iq2_xs;
+LP_FORCE void lp_iq2_xs_look_up(const uint8_t *b, struct lp_lookup *l) {
     const b32 even = b32_two(b + 2, b + 34), odd = b32_two(b + 18, b + 50);
-    uint32_t signs[8];
-    b32_store(signs, lp_with_parity(b32_pack(b32_shr(even, 9), b32_shr(odd, 9))));
-    for (int j = 0; j < 8; j++) {
-        const uint8_t *p = b + 2 + 8 * j;
-        const b32 v = b32_of_u64(grid[lp_u16_at(p) & 511], grid[lp_u16_at(p + 2) & 511],
-                                 grid[lp_u16_at(p + 4) & 511], grid[lp_u16_at(p + 6) & 511]);
-        lp_store_signed(v, signs[j], 43, q + 32 * j);
+    b32_store(l->signs, lp_with_parity(b32_pack(b32_shr(even, 9), b32_shr(odd, 9))));
+    b32_store(l->at, b32_and(b32_load(b + 2), b32_set1_16(511)));
+    b32_store(l->at + 16, b32_and(b32_load(b + 34), b32_set1_16(511)));
+}
+LP_APART void lp_iq2_xs_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq2_xs_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        for (int j = 0; j < 8; j++) {
+            lp_store_signed(b32_doubles_at(lp_grid_iq2_xs, l[r].at + 4 * j), l[r].signs[j], 43,
+                            q[r] + 32 * j);
+        }
     }
 }
 LP_APART void lp_iq2_xs_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {

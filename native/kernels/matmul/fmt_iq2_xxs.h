@@ -26,14 +26,27 @@ static const struct lp_fmt lp_fmt_iq2_xxs = {
 };
 
 #ifdef LP_INT_H
-LP_APART void lp_iq2_xxs_expand(const uint8_t *b, uint8_t *q) {
-    const uint64_t *grid = lp_grid_iq2_xxs;
-    uint32_t signs[8];
-    b32_store(signs, lp_signs_of_28(i8_odd(b32_two(b + 2, b + 34), b32_two(b + 18, b + 50))));
-    for (int j = 0; j < 8; j++) {
-        const uint8_t *p = b + 2 + 8 * j;
-        const b32 v = b32_of_u64(grid[p[0]], grid[p[1]], grid[p[2]], grid[p[3]]);
-        lp_store_signed(v, signs[j], 43, q + 32 * j);
+LP_FORCE void lp_iq2_xxs_look_up(const uint8_t *b, struct lp_lookup *l) {
+    /* The indices of two groups, in 16-bit lanes; what follows them is overwritten. */
+    static const uint8_t two[32] = {0, 128, 1, 128, 2,  128, 3,  128,
+                                    8, 128, 9, 128, 10, 128, 11, 128};
+    for (int i = 0; i < 4; i++) {
+        b32_store(l->at + 8 * i, b32_lookup(b + 2 + 16 * i, b32_load(two)));
+    }
+    b32_store(l->signs, lp_signs_of_28(i8_odd(b32_two(b + 2, b + 34), b32_two(b + 18, b + 50))));
+}
+LP_APART void lp_iq2_xxs_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq2_xxs_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        for (int j = 0; j < 8; j++) {
+            lp_store_signed(b32_doubles_at(lp_grid_iq2_xxs, l[r].at + 4 * j), l[r].signs[j], 43,
+                            q[r] + 32 * j);
+        }
     }
 }
 LP_APART void lp_iq2_xxs_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {

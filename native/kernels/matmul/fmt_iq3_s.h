@@ -25,10 +25,26 @@ static const struct lp_fmt lp_fmt_iq3_s = {
 };
 
 #ifdef LP_INT_H
-LP_APART void lp_iq3_s_expand(const uint8_t *b, uint8_t *q) {
-    for (int j = 0; j < 8; j++) {
-        const b32 v = lp_entries4(lp_grid_iq3_s, b + 2 + 8 * j, b[66 + j]);
-        lp_store_signed(v, lp_u32_at(b + 74 + 4 * j), 15, q + 32 * j);
+LP_FORCE void lp_iq3_s_look_up(const uint8_t *b, struct lp_lookup *l) {
+    static const uint16_t up[16] = {256, 128, 64, 32, 16, 8, 4, 2, 256, 128, 64, 32, 16, 8, 4, 2};
+    for (int h = 0; h < 4; h++) {
+        const b32 high = b32_mul16(lp_lanes_of(b + 66, lp_by8, 2 * h), b32_load(up));
+        const b32 bit = b32_and(high, b32_set1_16(0x100));
+        b32_store(l->at + 16 * h, b32_or(b32_widen(b + 2 + 16 * h), bit));
+    }
+}
+LP_APART void lp_iq3_s_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq3_s_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        for (int j = 0; j < 8; j++) {
+            const b32 v = b32_words_at(lp_grid_iq3_s, l[r].at + 8 * j);
+            lp_store_signed(v, lp_u32_at(b[r] + 74 + 4 * j), 15, q[r] + 32 * j);
+        }
     }
 }
 LP_APART void lp_iq3_s_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {

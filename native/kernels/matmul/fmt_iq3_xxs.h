@@ -26,12 +26,24 @@ static const struct lp_fmt lp_fmt_iq3_xxs = {
 };
 
 #ifdef LP_INT_H
-LP_APART void lp_iq3_xxs_expand(const uint8_t *b, uint8_t *q) {
-    const uint32_t *grid = lp_grid_iq3_xxs;
-    uint32_t signs[8];
-    b32_store(signs, lp_signs_of_28(b32_load(b + 66)));
-    for (int j = 0; j < 8; j++) {
-        lp_store_signed(lp_entries4(grid, b + 2 + 8 * j, 0), signs[j], 62, q + 32 * j);
+LP_FORCE void lp_iq3_xxs_look_up(const uint8_t *b, struct lp_lookup *l) {
+    b32_store(l->signs, lp_signs_of_28(b32_load(b + 66)));
+    for (int i = 0; i < 64; i += 16) {
+        b32_store(l->at + i, b32_widen(b + 2 + i));
+    }
+}
+LP_APART void lp_iq3_xxs_expand(const uint8_t *const *b, uint8_t (*q)[256]) {
+    struct lp_lookup l[8];
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        lp_iq3_xxs_look_up(b[r], &l[r]);
+    }
+#pragma GCC unroll 1
+    for (int r = 0; r < 8; r++) {
+        for (int j = 0; j < 8; j++) {
+            lp_store_signed(b32_words_at(lp_grid_iq3_xxs, l[r].at + 8 * j), l[r].signs[j], 62,
+                            q[r] + 32 * j);
+        }
     }
 }
 LP_APART void lp_iq3_xxs_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {

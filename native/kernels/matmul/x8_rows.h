@@ -37,9 +37,8 @@ LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
         l->mins(block, s->min);
     }
     if (l->expand) {
-#pragma GCC unroll 1
+        l->expand(block, s->q);
         for (int i = 0; i < 8; i++) {
-            l->expand(block[i], s->q[i]);
             block[i] = s->q[i];
         }
     }
