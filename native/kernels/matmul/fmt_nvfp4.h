@@ -38,14 +38,16 @@ static inline b32 lp_nvfp4_lanes(const uint8_t *a, const uint8_t *b, int j, int 
     const int at = 4 + 16 * j;
     return b32_lookup(lp_e2m1_lifted, b32_nibbles8(b32_two(a + at, b + at), h));
 }
-LP_FORCE f32x8 lp_ue4m3_half8(i32x8 x) {
-    const i32x8 bits = i8_shl(i8_and(x, i8_set1(0x7f)), 20);
-    return f8_mul(f8_from_bits(i8_and(bits, i8_differ(x, i8_set1(0x7f)))), f8_set1(0x1p119f));
+/* By way of f16, whose exponent is 8 too small: an f32 as above would be a slow subnormal. */
+LP_FORCE i32x8 lp_ue4m3_bits(i32x8 x) {
+    return i8_and(i8_and(x, i8_set1(0x7f)), i8_differ(x, i8_set1(0x7f)));
 }
 LP_FORCE void lp_nvfp4_scales_of(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
     const i32x8 both = i8_shr(i8_words(b, 0), 16 * j);
-    *ws = lp_ue4m3_half8(i8_byte(both, 0));
-    *wm = lp_ue4m3_half8(i8_byte(both, 1));
+    const i32x8 first = lp_ue4m3_bits(i8_byte(both, 0)), second = lp_ue4m3_bits(i8_byte(both, 1));
+    f8_split(i8_or(i8_shl(first, 7), i8_shl(second, 23)), ws, wm);
+    *ws = f8_mul(*ws, f8_set1(128));
+    *wm = f8_mul(*wm, f8_set1(128));
 }
 static const struct lp_lanes lp_lanes_nvfp4 = {
     .lanes = lp_nvfp4_lanes,
