@@ -72,7 +72,7 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
 }
 
 /* Rows r.. (eight at most) of a task by columns c, n_col of which some may stand in for missing
- * ones. A block of 256 is unrolled where that pays: its groups differ in their shifts. */
+ * ones. Blocks of several groups are unrolled where that pays: groups differ in their shifts. */
 LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
                        int64_t r, const int n_col, struct lp_col *c) {
     const int64_t n_group = t->k / 32;
@@ -87,7 +87,7 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
     for (; g + 8 <= n_group; g += 8) {
         lp_rows_open(f, l, row, g, block, &s);
         lp_prefetch(row[0] + ahead + g / 8 * unit, unit);
-        if (f->block == 256 && n_col == 1) {
+        if (f->block > 32 && n_col == 1) {
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
                 lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
