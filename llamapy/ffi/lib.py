@@ -20,11 +20,11 @@ OPND_BYTES = struct.calcsize("<2Q q 4q 4q")
 NODE_BYTES = struct.calcsize("<2Q 2q 12q 12d") + (1 + MAX_SRC) * OPND_BYTES
 
 # Bits of `need` in kernels.def and of lp_cpu_features.
-FEATURES = {"avx2": 1, "avx512": 2, "vnni": 4, "neon": 8}
+FEATURES = {"avx2": 1, "avx512": 2, "vnni": 4, "neon": 8, "dotprod": 16}
 # What each value of LLAMAPY_ISA leaves allowed.
-LEVELS = {"scalar": 0, "avx2": 1, "avx512": 1 | 2 | 4, "neon": 8}
+LEVELS = {"scalar": 0, "avx2": 1, "avx512": 1 | 2 | 4, "neon": 8 | 16}
 # What a row's instruction set is called in kernels.def, worst first.
-ISAS = ("scalar", "avx2", "avx512", "avx512vnni", "neon")
+ISAS = ("scalar", "avx2", "avx512", "avx512vnni", "neon", "neondot")
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@
 #define LP_AVX512 2u /* AVX-512 F, BW, VL, DQ (implies LP_AVX2) */
 #define LP_VNNI 4u   /* AVX-512 VNNI */
 #define LP_NEON 8u
+#define LP_DOTPROD 16u /* sdot and udot (implies LP_NEON) */
 
 /* Status of a run or a kernel. */
 enum {

@@ -2,6 +2,13 @@
  */
 #include "lp.h"
 
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#define HAS_DOTPROD (getauxval(AT_HWCAP) >> 20 & 1) /* HWCAP_ASIMDDP */
+#else
+#define HAS_DOTPROD 0
+#endif
+
 uint64_t lp_cpu_features(void) {
     uint64_t have = 0;
 #if defined(__x86_64__)
@@ -17,6 +24,8 @@ uint64_t lp_cpu_features(void) {
         have |= LP_VNNI;
 #elif defined(__aarch64__)
     have |= LP_NEON; /* part of the base architecture */
+    if (HAS_DOTPROD)
+        have |= LP_DOTPROD;
 #endif
     return have;
 }
