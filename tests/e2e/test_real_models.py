@@ -63,6 +63,12 @@ def test_no_more_is_lost_than_the_peer_loses(name):
 
 
 @pytest.mark.parametrize("name", list(FILES))
+def test_a_cache_in_q8_0_costs_little(name):
+    more = losses(name, type_k="q8_0", type_v="q8_0")["kl_mean"] - losses(name)["kl_mean"]
+    assert more < 0.002
+
+
+@pytest.mark.parametrize("name", list(FILES))
 def test_greedy_text_agrees_with_the_truth_as_often_as_the_peer(name):
     path = REFERENCE / "models" / "greedy.json"
     if not path.exists():
