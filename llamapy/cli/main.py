@@ -6,6 +6,7 @@ with typer-annotated parameters, which returns an exit code or nothing.
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -145,6 +146,9 @@ def _declared(parser: Any) -> tuple[list[Any], bool]:
 
 def entry() -> NoReturn:
     """The console script: `main` in a process of its own."""
+    # Opening a model makes hundreds of thousands of objects that last (a vocabulary, a graph); the
+    # collector's usual pace would walk over them again and again before the first token.
+    gc.set_threshold(200_000, 20, 20)
     streams.prepare()
     try:
         code = main()

@@ -139,7 +139,12 @@ def _merges(keys: Keys) -> list[tuple[str, str]]:
         raise FileError(
             f"{MERGES} is {state}: a BPE vocabulary needs its merges; convert the model again"
         )
-    return [_pair(line) for line in dict.fromkeys(_texts(strings(keys.get_array(MERGES))))]
+    lines = list(dict.fromkeys(_texts(strings(keys.get_array(MERGES)))))
+    if {line.count(" ") for line in lines} == {1}:  # nearly every file: no piece holds a space
+        halves = " ".join(lines).split(" ")
+        if "" not in halves:
+            return list(zip(halves[::2], halves[1::2], strict=True))
+    return [_pair(line) for line in lines]
 
 
 def _texts(pieces: Strings) -> list[str]:
