@@ -149,12 +149,11 @@ def _merges(keys: Keys) -> list[tuple[str, str]]:
 
 def _texts(pieces: Strings) -> list[str]:
     """All of `pieces` as text, in one go where no piece holds a line end or what is no UTF-8."""
-    listed = pieces.to_list()
     try:
-        texts = b"\n".join(listed).decode().split("\n")
+        texts = pieces.joined().decode().split("\n") if len(pieces) else []
     except UnicodeDecodeError:
-        return [t.decode("utf-8", "backslashreplace") for t in listed]
-    return texts if len(texts) == len(listed) else [t.decode() for t in listed]
+        return [t.decode("utf-8", "backslashreplace") for t in pieces.to_list()]
+    return texts if len(texts) == len(pieces) else [t.decode() for t in pieces.to_list()]
 
 
 def _pair(line: str) -> tuple[str, str]:
