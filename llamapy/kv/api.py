@@ -69,8 +69,6 @@ class Step(Protocol):
 
 
 class Memory(Protocol):
-    n_groups: int
-
     def layer(self, il: int) -> LayerCache: ...
 
     def begin(self, ubatch: Ubatch) -> Step:

@@ -80,7 +80,6 @@ class UnifiedCache:
         n_cells = [pad(n_ctx)]
         if any(shape.is_swa):
             n_cells.append(pad(min(n_ctx, shape.n_swa * n_seq_max + n_ubatch)))
-        self.n_groups = len(n_cells)
         self._layers: list[LayerCache] = []
         for il, (n_k, n_v) in enumerate(zip(shape.n_embd_k, shape.n_embd_v, strict=True)):
             group = 1 if shape.is_swa[il] else 0

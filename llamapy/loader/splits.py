@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
 
 from llamapy.base.closing import Closing
@@ -212,9 +211,3 @@ def _same(shard: GGUF, key: str, expected: int, why: str) -> None:
             f"{one_line(shard.path)}: key {key}: expected {expected}, {why}, found {found}; "
             "were files of several models mixed, or renamed?"
         )
-
-
-def split_info(keys: Mapping[str, object]) -> dict[str, object] | None:
-    """`split.*` as a dictionary, or None for a file that is no shard."""
-    found = {k.removeprefix("split."): v for k, v in keys.items() if k.startswith("split.")}
-    return found or None

@@ -23,7 +23,3 @@ def to_bytes(piece: str) -> bytes:
             bytes([BYTES[c]]) if c in BYTES else c.encode("utf-8", "surrogateescape") for c in piece
         )
         return b"".join(out)
-
-
-def to_chars(data: bytes) -> str:
-    return "".join([CHARS[b] for b in data])

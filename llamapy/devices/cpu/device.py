@@ -29,10 +29,6 @@ class CpuProgram:
         self._n_threads = device.n_threads
         self._scratch_bytes = ffi_pool.prepare(plan.nodes, self._n_threads, plan.names)
 
-    @property
-    def n_nodes(self) -> int:
-        return len(self._plan.nodes)
-
     def run(self) -> None:
         plan = self._plan
         self._device.pool.run(
