@@ -269,6 +269,18 @@ LP_FORCE void f8_split(i32x8 a, f32x8 *low, f32x8 *high) {
     *high = (f32x8){q_widen(vshrn_n_u32(lo, 16)), q_widen(vshrn_n_u32(hi, 16))};
 }
 
+LP_FORCE f32x8 f8_halves(const void *p) {
+    uint16_t h[8];
+    memcpy(h, p, 16);
+    const uint16x8_t x = vld1q_u16(h);
+    return (f32x8){q_widen(vget_low_u16(x)), q_widen(vget_high_u16(x))};
+}
+LP_FORCE i32x8 i8_bytes(const void *p) {
+    const uint16x8_t x = vmovl_u8(vld1_u8(p));
+    return (i32x8){vreinterpretq_u8_u32(vmovl_u16(vget_low_u16(x))),
+                   vreinterpretq_u8_u32(vmovl_u16(vget_high_u16(x)))};
+}
+
 LP_FORCE i32x8 i8_words(const uint8_t *const *b, int64_t at) {
     int32_t w[8];
     for (int i = 0; i < 8; i++) {

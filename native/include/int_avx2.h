@@ -41,6 +41,28 @@ LP_FORCE i32x8 i8_dot(i32x8 acc, b32 w, b32 x, int off) {
     }
     return _mm256_add_epi32(acc, _mm256_madd_epi16(_mm256_maddubs_epi16(w, x), ones));
 }
+/* acc plus the products of the words w[0..3] of eight rows with the 16 activations at x. Weights of
+ * 5 bits leave room for the sum of all four in 16 bits, those of 6 bits for two. */
+LP_FORCE i32x8 i8_dot4(i32x8 acc, const b32 *w, const int8_t *x, int off, int max) {
+    const __m256i ones = _mm256_set1_epi16(1);
+    const int steps = max <= 31 ? 4 : max <= 63 ? 2 : 1;
+    __m256i p = acc;
+    for (int i = 0; i < 4; i++) {
+        int32_t word;
+        memcpy(&word, x + 4 * i, 4);
+        const __m256i v = _mm256_set1_epi32(word);
+        if (steps == 1) {
+            acc = i8_dot(acc, w[i], v, off);
+            continue;
+        }
+        const __m256i q = _mm256_maddubs_epi16(w[i], v);
+        p = i % steps ? _mm256_add_epi16(p, q) : q;
+        if (i % steps == steps - 1) {
+            acc = _mm256_add_epi32(acc, _mm256_madd_epi16(p, ones));
+        }
+    }
+    return acc;
+}
 LP_FORCE int i8_dot_rest(int off) {
     return off == 128 ? 0 : off;
 }

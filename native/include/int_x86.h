@@ -215,6 +215,14 @@ LP_FORCE void f8_split(i32x8 a, f32x8 *low, f32x8 *high) {
     *high = _mm256_cvtph_ps(_mm256_extracti128_si256(t, 1));
 }
 
+/* The eight f16 at p, the eight bytes at p. */
+LP_FORCE f32x8 f8_halves(const void *p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+LP_FORCE i32x8 i8_bytes(const void *p) {
+    return _mm256_cvtepu8_epi32(_mm_loadl_epi64((const __m128i *)p));
+}
+
 /* Lane i: the 32 bits at b[i] + at. Sixteen bytes are read from there (up to there), since a vector
  * load and a shuffle cost less than inserting single words. */
 LP_FORCE i32x8 i8_words(const uint8_t *const *b, int64_t at) {

@@ -29,8 +29,18 @@ struct lp_scales {
     int32_t s[2], m[2]; /* only with sub-scales */
 };
 
+/* `words` words of `unit` bytes of a block. LP_BITS, LP_PAIRS: bits, or pairs of bits, that stand
+ * for 32 or 16 weights in order. */
+#define LP_FIELDS 3
+enum { LP_PLAIN, LP_BITS, LP_PAIRS };
+struct lp_field {
+    uint8_t words, unit, kind;
+};
+
 struct lp_fmt {
     int block, bytes;
+    struct lp_field
+        field[LP_FIELDS]; /* what a block is made of, if its rows can be interleaved: r8.h */
     int off, max;
     int max_sub; /* where sub-scales are at least 0: the largest one */
     int has_min, has_sub, has_two;
@@ -39,15 +49,18 @@ struct lp_fmt {
 };
 
 #ifdef LP_INT_H
+#include "lanes.h"
+
 /* For the vector kernels, which take eight rows at a time, row r and row r + 4 in one register; b
  * are the rows' blocks, and lane = row in what follows.
- * lanes: weights 16h..16h+15 (h = 0, 1) of group j of the blocks a and b, one in each half.
+ * lanes: weights 16h..16h+15 (h = 0, 1) of group j of two rows' blocks (or 4 of them of eight
+ * rows', see lanes.h).
  * expand: instead, where weights are looked up one by one: all 256 of every block, in order.
  * scales: of group j of blocks of less than 256. scales8: of blocks of 256, ws[j] and wm[j] for
  * group j. sub: s[i] gets sub-scale i (0..15) of blocks of 256. mins: m[j] gets the two sub-minima
  * of group j, the second one in the upper 16 bits. */
 struct lp_lanes {
-    b32 (*lanes)(const uint8_t *a, const uint8_t *b, int j, int h);
+    b32 (*lanes)(struct lp_at p, int j, int h);
     void (*expand)(const uint8_t *const *b, uint8_t (*q)[256]);
     void (*scales)(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm);
     void (*scales8)(const uint8_t *const *b, f32x8 *ws, f32x8 *wm);
@@ -58,17 +71,16 @@ struct lp_lanes {
 /* Blocks that begin with f16 d, and with f16 d, m. */
 LP_FORCE void lp_half_pair(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
     (void)j;
-    f8_split(i8_words(b, 0), ws, wm);
+    f8_split(lp_words(b, 0), ws, wm);
 }
 LP_FORCE void lp_half_alone(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
-    f32x8 rest;
-    lp_half_pair(b, j, ws, &rest);
+    (void)j;
+    *ws = lp_first_half(b);
     *wm = f8_zero();
 }
-/* d, an f16 in the upper half of the word at `at` of blocks of 256, is the scale of all groups. */
-LP_FORCE void lp_half_above(const uint8_t *const *b, int64_t at, f32x8 *ws) {
-    f32x8 low;
-    f8_split(i8_last_words(b, at), &low, &ws[0]);
+/* d, an f16 at the end of blocks of 256, at `at`, is the scale of all groups. */
+LP_FORCE void lp_half_last(const uint8_t *const *b, int64_t at, f32x8 *ws) {
+    ws[0] = lp_last_half(b, at);
     for (int j = 1; j < 8; j++) {
         ws[j] = ws[0];
     }

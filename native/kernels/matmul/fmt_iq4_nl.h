@@ -23,6 +23,7 @@ static inline void lp_iq4_nl_scales(const uint8_t *b, int j, struct lp_scales *s
 static const struct lp_fmt lp_fmt_iq4_nl = {
     .block = 32,
     .bytes = 18,
+    .field = {{1, 2}, {4, 4}},
     .off = 128,
     .max = 255,
     .weights = lp_iq4_nl_weights,
@@ -30,12 +31,12 @@ static const struct lp_fmt lp_fmt_iq4_nl = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_iq4_lanes(const uint8_t *a, const uint8_t *b, int h) {
-    return b32_xor(b32_lookup(lp_iq4_values, b32_nibbles(b32_two(a, b), h)), b32_set1(128));
+LP_FORCE b32 lp_iq4_lanes(struct lp_at p, int at, int h) {
+    return b32_xor(b32_lookup(lp_iq4_values, b32_nibbles(lp_bytes(p, at), h)), b32_set1(128));
 }
-static inline b32 lp_iq4_nl_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_iq4_nl_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    return lp_iq4_lanes(a + 2, b + 2, h);
+    return lp_iq4_lanes(p, 2, h);
 }
 static const struct lp_lanes lp_lanes_iq4_nl = {
     .lanes = lp_iq4_nl_lanes,

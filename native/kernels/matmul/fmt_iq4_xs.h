@@ -16,6 +16,7 @@ static inline void lp_iq4_xs_scales(const uint8_t *b, int j, struct lp_scales *s
 static const struct lp_fmt lp_fmt_iq4_xs = {
     .block = 256,
     .bytes = 136,
+    .field = {{34, 4}},
     .off = 128,
     .max = 255,
     .weights = lp_iq4_xs_weights,
@@ -23,11 +24,11 @@ static const struct lp_fmt lp_fmt_iq4_xs = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_iq4_xs_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
-    return lp_iq4_lanes(a + 8 + 16 * j, b + 8 + 16 * j, h);
+LP_FORCE b32 lp_iq4_xs_lanes(struct lp_at p, int j, int h) {
+    return lp_iq4_lanes(p, 8 + 16 * j, h);
 }
 LP_APART void lp_iq4_xs_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
-    const i32x8 first = i8_words(b, 0), low = i8_words(b, 4), bias = i8_set1(32);
+    const i32x8 first = lp_words(b, 0), low = lp_words(b, 4), bias = i8_set1(32);
     const i32x8 four = i8_set1(15), two = i8_set1(48);
     f32x8 d, rest;
     (void)wm;

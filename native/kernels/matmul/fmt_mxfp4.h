@@ -28,6 +28,7 @@ static inline void lp_mxfp4_scales(const uint8_t *b, int j, struct lp_scales *s)
 static const struct lp_fmt lp_fmt_mxfp4 = {
     .block = 32,
     .bytes = 17,
+    .field = {{1, 1}, {4, 4}},
     .off = LP_E2M1_MAX,
     .max = 2 * LP_E2M1_MAX,
     .weights = lp_mxfp4_weights,
@@ -35,13 +36,13 @@ static const struct lp_fmt lp_fmt_mxfp4 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_mxfp4_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_mxfp4_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    return b32_lookup(lp_e2m1_lifted, b32_nibbles(b32_two(a + 1, b + 1), h));
+    return b32_lookup(lp_e2m1_lifted, b32_nibbles(lp_bytes(p, 1), h));
 }
 /* Where one of the two readings of e holds, it is the larger one. */
 LP_FORCE void lp_mxfp4_scales_of(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
-    const i32x8 e = i8_byte(i8_words(b, 0), 0), one = i8_set1(1);
+    const i32x8 e = lp_first_byte(b), one = i8_set1(1);
     (void)j;
     *ws = f8_from_bits(i8_max(i8_shl(i8_sub(e, one), 23), i8_shl(i8_add(e, one), 21)));
     *wm = f8_zero();

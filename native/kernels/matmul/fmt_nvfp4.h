@@ -26,6 +26,7 @@ static inline void lp_nvfp4_scales(const uint8_t *b, int j, struct lp_scales *s)
 static const struct lp_fmt lp_fmt_nvfp4 = {
     .block = 64,
     .bytes = 36,
+    .field = {{9, 4}},
     .off = LP_E2M1_MAX,
     .max = 2 * LP_E2M1_MAX,
     .has_two = 1,
@@ -34,16 +35,16 @@ static const struct lp_fmt lp_fmt_nvfp4 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_nvfp4_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_nvfp4_lanes(struct lp_at p, int j, int h) {
     const int at = 4 + 16 * j;
-    return b32_lookup(lp_e2m1_lifted, b32_nibbles8(b32_two(a + at, b + at), h));
+    return b32_lookup(lp_e2m1_lifted, lp_nibbles8(p, at, h));
 }
 /* By way of f16, whose exponent is 8 too small: an f32 as above would be a slow subnormal. */
 LP_FORCE i32x8 lp_ue4m3_bits(i32x8 x) {
     return i8_and(i8_and(x, i8_set1(0x7f)), i8_differ(x, i8_set1(0x7f)));
 }
 LP_FORCE void lp_nvfp4_scales_of(const uint8_t *const *b, int j, f32x8 *ws, f32x8 *wm) {
-    const i32x8 both = i8_shr(i8_words(b, 0), 16 * j);
+    const i32x8 both = i8_shr(lp_words(b, 0), 16 * j);
     const i32x8 first = lp_ue4m3_bits(i8_byte(both, 0)), second = lp_ue4m3_bits(i8_byte(both, 1));
     f8_split(i8_or(i8_shl(first, 7), i8_shl(second, 23)), ws, wm);
     *ws = f8_mul(*ws, f8_set1(128));

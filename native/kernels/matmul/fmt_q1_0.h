@@ -17,6 +17,7 @@ static inline void lp_q1_0_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q1_0 = {
     .block = 128,
     .bytes = 18,
+    .field = {{1, 2}, {4, 4, LP_BITS}},
     .off = 1,
     .max = 2,
     .weights = lp_q1_0_weights,
@@ -24,9 +25,8 @@ static const struct lp_fmt lp_fmt_q1_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q1_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
-    const int at = 2 + 4 * j + 2 * h;
-    return b32_add_bits(b32_set1(0), a + at, b + at, 2);
+static inline b32 lp_q1_0_lanes(struct lp_at p, int j, int h) {
+    return lp_add_bits(b32_set1(0), p, 2 + 4 * j, h, 1);
 }
 static const struct lp_lanes lp_lanes_q1_0 = {
     .lanes = lp_q1_0_lanes,

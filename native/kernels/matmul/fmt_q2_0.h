@@ -17,6 +17,7 @@ static inline void lp_q2_0_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q2_0 = {
     .block = 64,
     .bytes = 18,
+    .field = {{1, 2}, {4, 4, LP_PAIRS}},
     .off = 1,
     .max = 3,
     .weights = lp_q2_0_weights,
@@ -24,9 +25,8 @@ static const struct lp_fmt lp_fmt_q2_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q2_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
-    const int at = 2 + 8 * j + 4 * h;
-    return b32_bit_pairs(a + at, b + at);
+static inline b32 lp_q2_0_lanes(struct lp_at p, int j, int h) {
+    return lp_bit_pairs(p, 2 + 8 * j + 4 * h);
 }
 static const struct lp_lanes lp_lanes_q2_0 = {
     .lanes = lp_q2_0_lanes,

@@ -23,6 +23,7 @@ static inline void lp_q2_K_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q2_K = {
     .block = 256,
     .bytes = 84,
+    .field = {{21, 4}},
     .max = 3,
     .max_sub = 15,
     .has_min = 1,
@@ -32,28 +33,21 @@ static const struct lp_fmt lp_fmt_q2_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q2_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+LP_FORCE b32 lp_q2_K_lanes(struct lp_at p, int j, int h) {
     const int at = 16 + j / 4 * 32 + 16 * h;
-    return b32_and(b32_shr(b32_two(a + at, b + at), j % 4 * 2), b32_set1(3));
+    return b32_and(b32_shr(lp_bytes(p, at), j % 4 * 2), b32_set1(3));
 }
 LP_APART void lp_q2_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
-    f8_split(i8_last_words(b, 80), &ws[0], &wm[0]);
+    f8_split(lp_last_words(b, 80), &ws[0], &wm[0]);
     wm[0] = f8_neg(wm[0]);
     for (int j = 1; j < 8; j++) {
         ws[j] = ws[0];
         wm[j] = wm[0];
     }
 }
-/* w[i]: bytes 4i..4i+3, lane = row */
-LP_FORCE void lp_q2_K_bytes(const uint8_t *const *b, b32 *w) {
-    for (int i = 0; i < 4; i++) {
-        w[i] = b32_two(b[i], b[i + 4]);
-    }
-    b32_transpose4(w);
-}
 LP_APART void lp_q2_K_sub(const uint8_t *const *b, i32x8 *s) {
     b32 w[4];
-    lp_q2_K_bytes(b, w);
+    lp_words4(b, 0, w);
     for (int i = 0; i < 16; i++) {
         s[i] = i8_byte(b32_nibbles(w[i / 4], 0), i % 4);
     }
@@ -61,7 +55,7 @@ LP_APART void lp_q2_K_sub(const uint8_t *const *b, i32x8 *s) {
 LP_APART void lp_q2_K_mins(const uint8_t *const *b, i32x8 *m) {
     const i32x8 first = i8_set1(15), second = i8_set1(15 << 16);
     b32 w[4];
-    lp_q2_K_bytes(b, w);
+    lp_words4(b, 0, w);
     for (int i = 0; i < 4; i++) {
         m[2 * i] = i8_or(i8_and(i8_shr(w[i], 4), first), i8_and(i8_shl(w[i], 4), second));
         m[2 * i + 1] = i8_or(i8_and(i8_shr(w[i], 20), first), i8_and(i8_shr(w[i], 12), second));

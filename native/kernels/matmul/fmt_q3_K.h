@@ -24,6 +24,7 @@ static inline void lp_q3_K_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q3_K = {
     .block = 256,
     .bytes = 110,
+    .field = {{27, 4}, {1, 2}},
     .off = 4,
     .max = 7,
     .has_sub = 1,
@@ -32,20 +33,20 @@ static const struct lp_fmt lp_fmt_q3_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q3_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+LP_FORCE b32 lp_q3_K_lanes(struct lp_at p, int j, int h) {
     const int at = 32 + j / 4 * 32 + 16 * h;
-    const b32 low = b32_shr(b32_two(a + at, b + at), j % 4 * 2);
-    const b32 high = b32_two(a + 16 * h, b + 16 * h);
+    const b32 low = b32_shr(lp_bytes(p, at), j % 4 * 2);
+    const b32 high = lp_bytes(p, 16 * h);
     const b32 bit = j < 2 ? b32_shl(high, 2 - j) : b32_shr(high, j - 2);
     return b32_or(b32_and(low, b32_set1(3)), b32_and(bit, b32_set1(4)));
 }
 LP_APART void lp_q3_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     (void)wm;
-    lp_half_above(b, 106, ws);
+    lp_half_last(b, 108, ws);
 }
 LP_APART void lp_q3_K_sub(const uint8_t *const *b, i32x8 *s) {
     const i32x8 four = i8_set1(0x0f0f0f0f), two = i8_set1(0x30303030), bias = i8_set1(32);
-    const i32x8 w[2] = {i8_last_words(b, 96), i8_last_words(b, 100)}, high = i8_last_words(b, 104);
+    const i32x8 w[2] = {lp_last_words(b, 96), lp_last_words(b, 100)}, high = lp_last_words(b, 104);
     const i32x8 pairs[4] = {i8_shl(high, 4), i8_shl(high, 2), high, i8_shr(high, 2)};
     for (int i = 0; i < 4; i++) {
         const i32x8 low = i < 2 ? w[i] : i8_shr(w[i - 2], 4);

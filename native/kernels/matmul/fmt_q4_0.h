@@ -18,6 +18,7 @@ static inline void lp_q4_0_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q4_0 = {
     .block = 32,
     .bytes = 18,
+    .field = {{1, 2}, {4, 4}},
     .off = 8,
     .max = 15,
     .weights = lp_q4_0_weights,
@@ -25,9 +26,9 @@ static const struct lp_fmt lp_fmt_q4_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q4_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_q4_0_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    return b32_nibbles(b32_two(a + 2, b + 2), h);
+    return b32_nibbles(lp_bytes(p, 2), h);
 }
 static const struct lp_lanes lp_lanes_q4_0 = {
     .lanes = lp_q4_0_lanes,

@@ -16,6 +16,7 @@ static inline void lp_q4_1_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q4_1 = {
     .block = 32,
     .bytes = 20,
+    .field = {{1, 4}, {4, 4}},
     .max = 15,
     .has_min = 1,
     .weights = lp_q4_1_weights,
@@ -23,9 +24,9 @@ static const struct lp_fmt lp_fmt_q4_1 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q4_1_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_q4_1_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    return b32_nibbles(b32_two(a + 4, b + 4), h);
+    return b32_nibbles(lp_bytes(p, 4), h);
 }
 static const struct lp_lanes lp_lanes_q4_1 = {
     .lanes = lp_q4_1_lanes,

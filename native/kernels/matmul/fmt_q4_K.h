@@ -33,6 +33,7 @@ static inline void lp_q4_K_weights(const uint8_t *b, int j, int8_t *q) {
 static const struct lp_fmt lp_fmt_q4_K = {
     .block = 256,
     .bytes = 144,
+    .field = {{36, 4}},
     .max = 15,
     .has_min = 1,
     .weights = lp_q4_K_weights,
@@ -40,18 +41,15 @@ static const struct lp_fmt lp_fmt_q4_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q4_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+LP_FORCE b32 lp_q4_K_lanes(struct lp_at p, int j, int h) {
     const int at = 16 + j / 2 * 32 + 16 * h;
-    return b32_nibbles(b32_two(a + at, b + at), j & 1);
+    return b32_nibbles(lp_bytes(p, at), j & 1);
 }
 /* Lane = row; the four bytes of a word are four scales. */
 LP_APART void lp_k_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     const i32x8 six = i8_set1(0x3f3f3f3f), four = i8_set1(0x0f0f0f0f), two = i8_set1(0x30303030);
-    b32 w[4];
-    for (int i = 0; i < 4; i++) {
-        w[i] = b32_two(b[i], b[i + 4]);
-    }
-    b32_transpose4(w);
+    i32x8 w[4];
+    lp_words4(b, 0, w);
     const i32x8 s = w[1], m = w[2], both = w[3];
     const i32x8 sc[2] = {i8_and(s, six), i8_or(i8_and(both, four), i8_and(i8_shr(s, 2), two))};
     const i32x8 mc[2] = {i8_and(m, six),

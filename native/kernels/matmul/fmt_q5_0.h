@@ -26,6 +26,7 @@ static inline void lp_q5_0_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q5_0 = {
     .block = 32,
     .bytes = 22,
+    .field = {{1, 2}, {1, 4, LP_BITS}, {4, 4}},
     .off = 16,
     .max = 31,
     .weights = lp_q5_0_weights,
@@ -33,10 +34,10 @@ static const struct lp_fmt lp_fmt_q5_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q5_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_q5_0_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    const b32 low = b32_nibbles(b32_two(a + 6, b + 6), h);
-    return b32_add_bits(low, a + 2 + 2 * h, b + 2 + 2 * h, 16);
+    const b32 low = b32_nibbles(lp_bytes(p, 6), h);
+    return lp_add_bits(low, p, 2, h, 4);
 }
 static const struct lp_lanes lp_lanes_q5_0 = {
     .lanes = lp_q5_0_lanes,

@@ -17,6 +17,7 @@ static inline void lp_q5_1_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q5_1 = {
     .block = 32,
     .bytes = 24,
+    .field = {{1, 4}, {1, 4, LP_BITS}, {4, 4}},
     .max = 31,
     .has_min = 1,
     .weights = lp_q5_1_weights,
@@ -24,10 +25,10 @@ static const struct lp_fmt lp_fmt_q5_1 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q5_1_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_q5_1_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    const b32 low = b32_nibbles(b32_two(a + 8, b + 8), h);
-    return b32_add_bits(low, a + 4 + 2 * h, b + 4 + 2 * h, 16);
+    const b32 low = b32_nibbles(lp_bytes(p, 8), h);
+    return lp_add_bits(low, p, 4, h, 4);
 }
 static const struct lp_lanes lp_lanes_q5_1 = {
     .lanes = lp_q5_1_lanes,

@@ -15,6 +15,7 @@ static inline void lp_q5_K_weights(const uint8_t *b, int j, int8_t *q) {
 static const struct lp_fmt lp_fmt_q5_K = {
     .block = 256,
     .bytes = 176,
+    .field = {{44, 4}},
     .max = 31,
     .has_min = 1,
     .weights = lp_q5_K_weights,
@@ -22,9 +23,8 @@ static const struct lp_fmt lp_fmt_q5_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q5_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
-    const b32 low = lp_q4_K_lanes(a + 32, b + 32, j, h),
-              high = b32_two(a + 16 + 16 * h, b + 16 + 16 * h);
+LP_FORCE b32 lp_q5_K_lanes(struct lp_at p, int j, int h) {
+    const b32 low = lp_q4_K_lanes(lp_skip(p, 32), j, h), high = lp_bytes(p, 16 + 16 * h);
     const b32 bit = j > 4 ? b32_shr(high, j - 4) : b32_shl(high, 4 - j);
     return b32_or(low, b32_and(bit, b32_set1(16)));
 }

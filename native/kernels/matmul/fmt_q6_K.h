@@ -24,6 +24,7 @@ static inline void lp_q6_K_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q6_K = {
     .block = 256,
     .bytes = 210,
+    .field = {{52, 4}, {1, 2}},
     .off = 32,
     .max = 63,
     .has_sub = 1,
@@ -32,22 +33,19 @@ static const struct lp_fmt lp_fmt_q6_K = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_q6_K_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+LP_FORCE b32 lp_q6_K_lanes(struct lp_at p, int j, int h) {
     const int at = j / 4 * 64 + j % 2 * 32 + 16 * h, at_high = 128 + j / 4 * 32 + 16 * h, i = j % 4;
-    const b32 high = b32_two(a + at_high, b + at_high);
+    const b32 high = lp_bytes(p, at_high);
     const b32 pair = i < 2 ? b32_shl(high, 4 - 2 * i) : b32_shr(high, 2 * i - 4);
-    return b32_or(b32_nibbles(b32_two(a + at, b + at), i / 2), b32_and(pair, b32_set1(48)));
+    return b32_or(b32_nibbles(lp_bytes(p, at), i / 2), b32_and(pair, b32_set1(48)));
 }
 LP_APART void lp_q6_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     (void)wm;
-    lp_half_above(b, 206, ws);
+    lp_half_last(b, 208, ws);
 }
 LP_APART void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
-    b32 w[4];
-    for (int i = 0; i < 4; i++) {
-        w[i] = b32_two(b[i] + 192, b[i + 4] + 192);
-    }
-    b32_transpose4(w);
+    i32x8 w[4];
+    lp_words4(b, 192, w);
     for (int i = 0; i < 16; i++) {
         s[i] = i8_signed_byte(w[i / 4], i % 4);
     }

@@ -15,6 +15,7 @@ static inline void lp_q8_0_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q8_0 = {
     .block = 32,
     .bytes = 34,
+    .field = {{1, 2}, {8, 4}},
     .off = 128,
     .max = 255,
     .weights = lp_q8_0_weights,
@@ -22,9 +23,9 @@ static const struct lp_fmt lp_fmt_q8_0 = {
 };
 
 #ifdef LP_INT_H
-static inline b32 lp_q8_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+static inline b32 lp_q8_0_lanes(struct lp_at p, int j, int h) {
     (void)j;
-    return b32_xor(b32_two(a + 2 + 16 * h, b + 2 + 16 * h), b32_set1(128));
+    return b32_xor(lp_bytes(p, 2 + 16 * h), b32_set1(128));
 }
 static const struct lp_lanes lp_lanes_q8_0 = {
     .lanes = lp_q8_0_lanes,

@@ -32,6 +32,7 @@ static inline void lp_tq1_0_scales(const uint8_t *b, int j, struct lp_scales *s)
 static const struct lp_fmt lp_fmt_tq1_0 = {
     .block = 256,
     .bytes = 54,
+    .field = {{13, 4}, {1, 2}},
     .off = 1,
     .max = 2,
     .weights = lp_tq1_0_weights,
@@ -45,30 +46,37 @@ LP_FORCE b32 lp_times_power3(b32 x, int n) {
     }
     return x;
 }
-/* The 4 bytes at p times 1, 3, 9 and 27, mod 256. */
-LP_FORCE void lp_tq1_0_last(const uint8_t *p, uint8_t *out) {
-    uint32_t w;
-    memcpy(&w, p, 4);
-    for (int n = 0; n < 4; n++) {
-        memcpy(out + 4 * n, &w, 4);
-        w = ((w & 0xff00ff) * 3 & 0xff00ff) | ((w >> 8 & 0xff00ff) * 3 & 0xff00ff) << 8;
+/* The last 4 bytes of qs times 1, 3, 9 and 27, mod 256. */
+LP_FORCE b32 lp_tq1_0_last(struct lp_at p) {
+    if (LP_R8) {
+        return lp_times_power3(lp_word_of(p, 48), p.i);
     }
+    const uint8_t *at[2] = {p.a + 48, p.b + 48};
+    uint8_t last[32];
+    for (int i = 0; i < 8; i++) {
+        uint32_t w;
+        if (i % 4 == 0) {
+            memcpy(&w, at[i / 4], 4);
+        } else {
+            memcpy(&w, last + 4 * i - 4, 4);
+            w = ((w & 0xff00ff) * 3 & 0xff00ff) | ((w >> 8 & 0xff00ff) * 3 & 0xff00ff) << 8;
+        }
+        memcpy(last + 4 * i, &w, 4);
+    }
+    return b32_load(last);
 }
-LP_FORCE b32 lp_tq1_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+LP_FORCE b32 lp_tq1_0_lanes(struct lp_at p, int j, int h) {
     if (j < 5) {
-        return b32_thirds(lp_times_power3(b32_two(a + 16 * h, b + 16 * h), j));
+        return b32_thirds(lp_times_power3(lp_bytes(p, 16 * h), j));
     }
     if (j < 7 || h == 0) {
-        return b32_thirds(lp_times_power3(b32_two(a + 32, b + 32), 2 * (j - 5) + h));
+        return b32_thirds(lp_times_power3(lp_bytes(p, 32), 2 * (j - 5) + h));
     }
-    uint8_t last[32];
-    lp_tq1_0_last(a + 48, last);
-    lp_tq1_0_last(b + 48, last + 16);
-    return b32_thirds(b32_load(last));
+    return b32_thirds(lp_tq1_0_last(p));
 }
 LP_APART void lp_tq1_0_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     (void)wm;
-    lp_half_above(b, 50, ws);
+    lp_half_last(b, 52, ws);
 }
 static const struct lp_lanes lp_lanes_tq1_0 = {
     .lanes = lp_tq1_0_lanes,

@@ -18,6 +18,7 @@ static inline void lp_tq2_0_scales(const uint8_t *b, int j, struct lp_scales *s)
 static const struct lp_fmt lp_fmt_tq2_0 = {
     .block = 256,
     .bytes = 66,
+    .field = {{16, 4}, {1, 2}},
     .off = 1,
     .max = 3,
     .weights = lp_tq2_0_weights,
@@ -25,13 +26,13 @@ static const struct lp_fmt lp_fmt_tq2_0 = {
 };
 
 #ifdef LP_INT_H
-LP_FORCE b32 lp_tq2_0_lanes(const uint8_t *a, const uint8_t *b, int j, int h) {
+LP_FORCE b32 lp_tq2_0_lanes(struct lp_at p, int j, int h) {
     const int at = j / 4 * 32 + 16 * h;
-    return b32_and(b32_shr(b32_two(a + at, b + at), j % 4 * 2), b32_set1(3));
+    return b32_and(b32_shr(lp_bytes(p, at), j % 4 * 2), b32_set1(3));
 }
 LP_APART void lp_tq2_0_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
     (void)wm;
-    lp_half_above(b, 62, ws);
+    lp_half_last(b, 64, ws);
 }
 static const struct lp_lanes lp_lanes_tq2_0 = {
     .lanes = lp_tq2_0_lanes,

@@ -6,7 +6,7 @@
 #define LP_GEMM_X8_H
 
 #include "x8_rows.h"
-#include "panel.h"
+#include "prep.h"
 
 /* The j-th group of those that were opened; at: its record, moved to the first of the eight lanes.
  */
@@ -17,8 +17,10 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
     f32x8 ws, wm;
     lp_rows_lanes(f, l, block, j, w);
     lp_rows_scale(f, l, block, s, j, &ws, &wm);
-    b32_transpose4(w);
-    b32_transpose4(w + 4);
+    if (!LP_R8) {
+        b32_transpose4(w);
+        b32_transpose4(w + 4);
+    }
     for (int i = 0; lp_folded(f) && i < 8; i++) { /* four products a lane, none above 127 */
         w[i] = i8_mul(w[i], s->sub[2 * j + i / 4]);
     }
@@ -68,49 +70,6 @@ LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l, const 
     }
 }
 
-/* n_group <= 8 groups of a column, see panel.h. */
-LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, const int32_t *sum,
-                       int n_group, char *out) {
-    float d8[8] = {0};
-    int32_t s8[8] = {0};
-    memcpy(d8, d, (size_t)n_group * 4);
-    memcpy(s8, sum, (size_t)n_group * 4);
-    const f32x8 vd = f8_load(d8);
-    const i32x8 vs = i8_load(s8);
-    f8_store((float *)out, vd);
-    if (f->has_min && !f->has_sub) {
-        f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
-    }
-    i32x8 first, second;
-    if (lp_sub_min(f)) {
-        lp_half_sums(q, n_group, &first, &second);
-        i8_store((int32_t *)(out + 32), lp_pairs_of(first, second));
-    }
-    if (lp_in_halves(f) && f->off) {
-        const i32x8 off = i8_set1(-f->off);
-        lp_half_sums(q, n_group, &first, &second);
-        i8_store((int32_t *)(out + 64), i8_mul(first, off));
-        i8_store((int32_t *)(out + 96), i8_mul(second, off));
-    } else if (i8_dot_rest(f->off)) {
-        i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-i8_dot_rest(f->off))));
-    }
-}
-
-LP_FORCE void lp_prep(const struct lp_fmt *f, const char *x, int64_t k, char *out) {
-    const int64_t n_group = k / 32;
-    const int8_t *q = lp_x8_q(x);
-    const float *d = lp_x8_d(x, k);
-    const int32_t *sum = lp_x8_sum(x, k);
-    int64_t g = 0;
-    for (; g + 8 <= n_group; g += 8) {
-        lp_prep8(f, q + g * 32, d + g, sum + g, 8, out);
-        out += LP_TILE_COLS_MAX * LP_PREP_BYTES;
-    }
-    if (g < n_group) {
-        lp_prep8(f, q + g * 32, d + g, sum + g, (int)(n_group - g), out);
-    }
-}
-
 /* Rows r..end of a task, unpacked, by all its columns. */
 LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_mm *t, int64_t r, int64_t end,
                             const uint8_t *panel, char *prep) {
@@ -157,7 +116,7 @@ LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
                            const struct lp_args *a, int64_t task, char *scratch) {
     struct lp_mm t;
     int status = lp_mm_open(a, task, &t);
-    if (status || t.k % f->block) {
+    if (status || t.k % f->block || (LP_R8 && t.w_nb != t.k / f->block * f->bytes)) {
         return status ? status : LP_E_TYPES;
     }
     if (t.c1 - t.c0 <= LP_GEMV_COLS) {

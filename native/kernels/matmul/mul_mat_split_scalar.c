@@ -1,6 +1,7 @@
 /* Tasks and scratch of mul_mat, for every type and instruction set. */
 #include "matmul.h"
 #include "panel.h"
+#include "r8.h"
 
 static int fits(const struct lp_node *n) {
     const struct lp_opnd *w = &n->src[0], *x = &n->src[1], *d = &n->dst;
@@ -13,7 +14,7 @@ static int fits(const struct lp_node *n) {
         }
     }
     if (x->type == LP_X8_TYPE) {
-        return w->ne[0] % 32 == 0;
+        return w->ne[0] % 32 == 0 && (w->type < LP_R8_TYPE || w->ne[1] % LP_R8_ROWS == 0);
     }
     return x->nb[0] == 4 && (w->nb[0] == 4 || w->nb[0] == 2);
 }
@@ -28,16 +29,17 @@ int64_t lp_split_mul_mat(const struct lp_node *n, int n_threads) {
     return c.n_row * c.n_col * c.n_outer;
 }
 
-/* The scalar kernel holds an unpacked row, the others a panel of rows and a tile of columns. */
+/* The scalar kernel holds an unpacked row, the others a panel of rows and a tile of columns, or the
+ * latter alone. */
 int64_t lp_scratch_mul_mat(const struct lp_node *n) {
     const int64_t k = n->src[0].ne[0];
     if (n->src[1].type != LP_X8_TYPE) {
         return 0;
     }
     const int64_t row = lp_up(k, 64) + k / 32 * (int64_t)sizeof(struct lp_scales);
-    if (n->src[1].ne[1] <= LP_GEMV_COLS) {
-        return row;
+    int64_t panel = lp_prep_bytes(k);
+    if (n->src[1].ne[1] > LP_GEMV_COLS) {
+        panel += lp_panel_rows(k) * lp_panel_row_bytes_max(k);
     }
-    const int64_t panel = lp_panel_rows(k) * lp_panel_row_bytes_max(k) + lp_prep_bytes(k);
     return panel > row ? panel : row;
 }

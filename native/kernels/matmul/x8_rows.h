@@ -12,10 +12,10 @@ struct lp_rows_scales {
     uint8_t q[8][256];
 };
 
-/* Rows r..r+7 of a task; beyond the last one, it stands in for the missing. */
+/* Rows r..r+7 of a task; beyond the last one (the last eight), it stands in for the missing. */
 LP_FORCE void lp_rows_at(const struct lp_mm *t, int64_t r, const uint8_t **row) {
-    for (int i = 0; i < 8; i++) {
-        row[i] = t->w + (r + i < t->r1 ? r + i : t->r1 - 1) * t->w_nb;
+    for (int i = 0; i < LP_LINES; i++) {
+        row[i] = t->w + (r + i < t->r1 ? r + i : t->r1 - LP_WIDE) * t->w_nb;
     }
 }
 
@@ -24,8 +24,8 @@ LP_FORCE void lp_rows_at(const struct lp_mm *t, int64_t r, const uint8_t **row) 
 LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
                            const uint8_t *const *row, int64_t g, const uint8_t **block,
                            struct lp_rows_scales *s) {
-    for (int i = 0; i < 8; i++) {
-        block[i] = lp_block_of(f, row[i], g);
+    for (int i = 0; i < LP_LINES; i++) {
+        block[i] = row[i] + LP_WIDE * (g * 32 / f->block * f->bytes);
     }
     if (f->block == 256) {
         l->scales8(block, s->ws, s->wm);
@@ -46,7 +46,7 @@ LP_FORCE void lp_rows_open(const struct lp_fmt *f, const struct lp_lanes *l,
 
 /* Where the j-th group's block (0 <= j < 8) lies after one at a multiple of 8 groups, in bytes. */
 LP_FORCE int lp_block_after(const struct lp_fmt *f, int j) {
-    return f->block < 256 ? j / (f->block / 32) * f->bytes : 0;
+    return f->block < 256 ? LP_WIDE * (j / (f->block / 32) * f->bytes) : 0;
 }
 
 /* The scales of the j-th group after `block`. */
@@ -59,21 +59,26 @@ LP_FORCE void lp_rows_scale(const struct lp_fmt *f, const struct lp_lanes *l,
         *wm = s->wm[j];
         return;
     }
-    for (int i = 0; i < 8; i++) {
+    for (int i = 0; i < LP_LINES; i++) {
         b[i] = block[i] + lp_block_after(f, j);
     }
     l->scales(b, j % (f->block / 32), ws, wm);
 }
 
-/* w[4h + i]: weights 16h..16h+15 of rows i and i + 4, of the j-th group after `block`. */
+/* Of the j-th group after `block`, w[4h + i]: weights 16h..16h+15 of rows i and i + 4; of
+ * interleaved rows weights 16h + 4i..16h + 4i + 3 of all eight. */
 LP_FORCE void lp_rows_lanes(const struct lp_fmt *f, const struct lp_lanes *l,
                             const uint8_t *const *block, int j, b32 *w) {
     const int next = lp_block_after(f, j), in = f->block < 256 ? j % (f->block / 32) : j;
     for (int h = 0; h < 2; h++) {
         for (int i = 0; i < 4; i++) {
-            w[4 * h + i] = l->expand
-                               ? b32_two(block[i] + 32 * j + 16 * h, block[i + 4] + 32 * j + 16 * h)
-                               : l->lanes(block[i] + next, block[i + 4] + next, in, h);
+            if (LP_R8) {
+                w[4 * h + i] = l->lanes((struct lp_at){block[0] + next, block[0] + next, i}, in, h);
+                continue;
+            }
+            const uint8_t *a = block[i * (LP_LINES / 8)], *b = block[i * (LP_LINES / 8) + 4];
+            w[4 * h + i] = l->expand ? b32_two(a + 32 * j + 16 * h, b + 32 * j + 16 * h)
+                                     : l->lanes((struct lp_at){a + next, b + next, 0}, in, h);
         }
     }
 }

@@ -1,0 +1,142 @@
+/* Few columns and rows interleaved by eight: weights are unpacked in registers with lane = row, and
+ * read in one sequential stream. */
+#ifndef LP_GEMV_R8_H
+#define LP_GEMV_R8_H
+
+#include "x8_rows.h"
+#include "prep.h"
+
+/* What a column of a task is: its q, what prep.h makes of the rest, and the sums of eight rows. */
+struct lp_col {
+    const int8_t *q;
+    const char *prep;
+    f32x8 acc, accm;
+};
+
+LP_FORCE f32x8 lp_prep_float(const char *p) {
+    float x;
+    memcpy(&x, p, 4);
+    return f8_set1(x);
+}
+LP_FORCE i32x8 lp_prep_word(const char *p) {
+    int32_t x;
+    memcpy(&x, p, 4);
+    return i8_set1(x);
+}
+
+/* Exact sums of a group of eight rows: of both halves where they are summed apart, else of all. */
+LP_FORCE void lp_gemv_isum(const struct lp_fmt *f, const b32 *w, const int8_t *q, const char *prep,
+                           i32x8 *isum) {
+    i32x8 a = i8_set1(0), b = a;
+    if (i8_dot_rest(f->off)) {
+        a = lp_prep_word(prep + 64);
+        b = lp_in_halves(f) ? lp_prep_word(prep + 96) : b;
+    }
+    isum[0] = i8_dot4(a, w, q, f->off, f->max);
+    isum[1] = i8_dot4(b, w + 4, q + 16, f->off, f->max);
+    if (!lp_in_halves(f)) {
+        isum[0] = i8_add(isum[0], isum[1]);
+    }
+}
+
+/* Add the j-th of the eight groups that were opened to every column. */
+LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
+                            const uint8_t *const *block, const struct lp_rows_scales *s, int j,
+                            const int8_t *const *q, const char *const *prep, const int n_col,
+                            struct lp_col *c) {
+    b32 w[8];
+    f32x8 ws, wm;
+    lp_rows_lanes(f, l, block, j, w);
+    lp_rows_scale(f, l, block, s, j, &ws, &wm);
+    for (int i = 0; i < n_col; i++) {
+        const char *p = prep[i] + 4 * j;
+        const f32x8 d = lp_prep_float(p);
+        i32x8 half[2];
+        lp_gemv_isum(f, w, q[i] + j * 32, p, half);
+        if (f->has_sub) {
+            half[0] = i8_add(i8_mul(half[0], s->sub[2 * j]), i8_mul(half[1], s->sub[2 * j + 1]));
+        }
+        c[i].acc = f8_fma(f8_mul(ws, d), f8_from_i(half[0]), c[i].acc);
+        if (f->has_two) {
+            c[i].acc = f8_fma(f8_mul(wm, d), f8_from_i(half[1]), c[i].acc);
+        }
+        if (lp_sub_min(f)) {
+            const i32x8 sum = i8_pairs(lp_prep_word(p + 32), s->min[j]);
+            c[i].accm = f8_fma(wm, f8_mul(d, f8_from_i(sum)), c[i].accm);
+        } else if (f->has_min) {
+            c[i].accm = f8_fma(wm, lp_prep_float(p + 32), c[i].accm);
+        }
+    }
+}
+
+/* Eight rows at `row` by n_col columns. Blocks of several groups are unrolled where that pays:
+ * groups differ in their shifts. */
+LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const uint8_t *row,
+                       int64_t n_group, const int n_col, struct lp_col *c) {
+    const int64_t unit = 8 * 256 / f->block * f->bytes;
+    const uint8_t *block[1];
+    struct lp_rows_scales s;
+    for (int i = 0; i < n_col; i++) {
+        c[i].acc = c[i].accm = f8_zero();
+    }
+    for (int64_t g = 0; g < n_group; g += 8) {
+        const int64_t n = n_group - g < 8 ? n_group - g : 8;
+        const int8_t *q[LP_GEMV_COLS];
+        const char *prep[LP_GEMV_COLS];
+        for (int i = 0; i < n_col; i++) {
+            q[i] = c[i].q + g * 32;
+            prep[i] = c[i].prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES;
+        }
+        lp_rows_open(f, l, &row, g, block, &s);
+        lp_prefetch(row + g / 8 * unit + LP_AHEAD, unit);
+        if (f->block > 32 && n == 8) {
+#pragma GCC unroll 8
+            for (int j = 0; j < 8; j++) {
+                lp_gemv_group(f, l, block, &s, j, q, prep, n_col, c);
+            }
+        } else {
+#pragma GCC unroll 1
+            for (int j = 0; j < n; j++) {
+                lp_gemv_group(f, l, block, &s, j, q, prep, n_col, c);
+            }
+        }
+    }
+}
+
+/* Rows of a task by n_col columns. */
+LP_FORCE void lp_gemv_cols(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
+                           const int n_col, struct lp_col *c) {
+    for (int64_t r = t->r0; r < t->r1; r += 8) {
+        lp_gemv8(f, l, t->w + r * t->w_nb, t->k / 32, n_col, c);
+        for (int i = 0; i < n_col && t->c0 + i < t->c1; i++) {
+            float v[8];
+            f8_store(v, f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
+            lp_mm_store(t, r, 8, t->c0 + i, v);
+        }
+    }
+}
+
+/* scratch: lp_prep_bytes. The last column stands in for missing ones. */
+LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
+                      char *scratch) {
+    const int n_col = (int)(t->c1 - t->c0);
+    struct lp_col c[LP_GEMV_COLS];
+    for (int i = 0; i < LP_GEMV_COLS; i++) {
+        const int of = i < n_col ? i : n_col - 1;
+        const char *x = t->x + (t->c0 + of) * t->x_nb;
+        c[i].q = lp_x8_q(x);
+        c[i].prep = scratch + of * LP_PREP_BYTES;
+        if (i < n_col) {
+            lp_prep(f, x, t->k, scratch + i * LP_PREP_BYTES);
+        }
+    }
+    if (n_col == 1) {
+        lp_gemv_cols(f, l, t, 1, c);
+    } else if (n_col == 2) {
+        lp_gemv_cols(f, l, t, 2, c);
+    } else {
+        lp_gemv_cols(f, l, t, LP_GEMV_COLS, c);
+    }
+}
+
+#endif
