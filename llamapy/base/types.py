@@ -1,7 +1,8 @@
 """The ggml type table: id, name, elements per block, bytes per block.
 
-Ids and block sizes are facts of the GGUF format. X8 is ours: activations quantised for the integer
-dot products; it never stands in a file, so its id lies outside the range of GGUF's.
+Ids and block sizes are facts of the GGUF format. X8 and the `_r8` types are ours: activations
+quantised for the integer dot products, and weights with rows interleaved by eight. They never stand
+in a file, so their ids lie outside the range of GGUF's.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Type:
         return self.block > 1
 
 
-TYPES: tuple[Type, ...] = (
+_IN_FILES: tuple[Type, ...] = (
     Type(0, "f32", 1, 4),
     Type(1, "f16", 1, 2),
     Type(2, "q4_0", 32, 18),
@@ -66,7 +67,22 @@ TYPES: tuple[Type, ...] = (
     Type(40, "nvfp4", 64, 36),
     Type(41, "q1_0", 128, 18),
     Type(42, "q2_0", 64, 18),
+)
+# Whose rows can be interleaved by eight for the CPU's kernels (native/kernels/matmul/r8.h): those
+# whose weights are looked up one by one in a grid cannot.
+_INTERLEAVED = (
+    "q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K", "iq4_nl",
+    "iq4_xs", "mxfp4", "nvfp4", "tq1_0", "tq2_0", "q1_0", "q2_0",
+)  # fmt: skip
+R8 = 2000  # added to the id of the plain type
+TYPES: tuple[Type, ...] = (
+    *_IN_FILES,
     Type(1000, "x8", 32, 40, in_file=False),
+    *(
+        Type(R8 + t.id, f"{t.name}_r8", t.block, t.size_bytes, in_file=False)
+        for t in _IN_FILES
+        if t.name in _INTERLEAVED
+    ),
 )
 
 BY_ID: dict[int, Type] = {t.id: t for t in TYPES}

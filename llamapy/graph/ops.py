@@ -89,6 +89,14 @@ def _x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return X8, srcs[0].ne
 
 
+def _repack(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    type_, ne = srcs[0].type, srcs[0].ne
+    twin = BY_NAME.get(f"{type_.name}_r8")
+    if twin is None or ne[1] % 8:
+        raise ValueError(f"rows of {srcs[0]!r} cannot be interleaved by eight")
+    return twin, ne
+
+
 def _glu_x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return X8, _glu(srcs, p)[1]
 
@@ -161,6 +169,8 @@ ROWS: tuple[Op, ...] = (
     Op("quant_act_pair", (1, 1), _x8_pair),  # an activation, and what quantising it left
     Op("rms_norm_quant", (2, 2), _x8, (("eps", "float"),)),  # rms_norm with weight, then quant_act
     *(Op(f"{name}_quant", (1, 2), _glu_x8) for name in GLU),
+    # A weight with its rows interleaved by eight, as it is loaded for mul_mat.
+    Op("repack", (1, 1), _repack),
     Op("flash_attn_part", (5, 5), _attention_parts, _ATTENTION),
     Op("flash_attn_merge", (1, 2), _attention_merge),  # parts, [sinks]
 )

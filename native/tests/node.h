@@ -85,9 +85,16 @@ static const struct type types[] = {
     {"q2_0", 42, 64, 18, {0}, 1, NULL},
 };
 
+/* Whether rows of a type are interleaved by eight (kernels/matmul/r8.h): "<type>_r8". */
+static int interleaved(const char *name) {
+    const size_t n = strlen(name);
+    return n > 3 && !strcmp(name + n - 3, "_r8");
+}
+/* Of an interleaved type: the one that its rows are made of. */
 static const struct type *type_of(const char *name) {
+    const size_t n = strlen(name) - (interleaved(name) ? 3 : 0);
     for (size_t i = 0; i < sizeof types / sizeof types[0]; i++) {
-        if (!strcmp(types[i].name, name)) {
+        if (!strncmp(types[i].name, name, n) && !types[i].name[n]) {
             return &types[i];
         }
     }
@@ -190,7 +197,7 @@ static struct lp_opnd *place(struct trial *t, int slot, const char *type, struct
                              int64_t gap) {
     const struct type *y = type_of(type);
     struct lp_opnd *o = slot == DST ? &t->node.dst : &t->node.src[slot];
-    *o = (struct lp_opnd){.slot = (uint64_t)slot, .type = y->id};
+    *o = (struct lp_opnd){.slot = (uint64_t)slot, .type = y->id + (interleaved(type) ? 2000 : 0)};
     for (int i = 0; i < 4; i++) {
         o->ne[i] = s.ne[i] ? s.ne[i] : 1;
     }

@@ -18,22 +18,49 @@ static int64_t length_of(const char *type, int i) {
     return block == 256 && i == 2 ? 0 : blocks[i] * block;
 }
 
+/* Rows of interleaved weights come in eights, without gaps. */
+static int64_t rows_of(const struct trial *t, int64_t m) {
+    return interleaved(t->kernel->wtype) ? (m + 7) / 8 * 8 : m;
+}
 static void product(struct trial *t, struct shape w, struct shape x, int64_t gap) {
     const char *wtype = t->kernel->wtype, *xtype = t->kernel->xtype;
-    operand(t, 0, wtype, w, gap ? gap_of(wtype) : 0);
+    w.ne[1] = rows_of(t, w.ne[1]);
+    operand(t, 0, wtype, w, gap && !interleaved(wtype) ? gap_of(wtype) : 0);
     operand(t, 1, xtype, x, gap ? gap_of(xtype) : 0);
     place(t, DST, "f32", SHAPE(w.ne[1], x.ne[1], x.ne[2], x.ne[3]), gap);
+}
+/* Interleave the weights, if the kernel wants that, and compute. */
+static void multiply(struct trial *t) {
+    const char *wtype = t->kernel->wtype;
+    for (int64_t i = 0; interleaved(wtype) && i < lp_kernel_count(); i++) {
+        const struct lp_kernel *k = lp_kernel_at(i);
+        if (strcmp(k->family, "repack") || strcmp(k->wtype, wtype)) {
+            continue;
+        }
+        char *out = malloc((size_t)t->bytes[0]);
+        CHECK(out);
+        struct lp_node n = {.kernel = (uint64_t)i, .n_src = 1, .dst = t->node.src[0]};
+        n.src[0] = t->node.src[0];
+        const struct lp_args args = {.n = &n, .dst = out, .src = {t->memory[0]}};
+        for (int64_t task = k->split(&n, 1); task-- > 0;) {
+            CHECK(k->run(&args, task, NULL) == LP_OK);
+        }
+        free(t->memory[0]);
+        t->memory[0] = out;
+    }
+    compute(t);
 }
 /* A bias, a value per column, a residual with gaps, a residual in the destination's memory. */
 static void products_added(struct trial *t, int64_t k) {
     for (int64_t n = 1; n < 8; n += 3) {
         for (int kind = 0; kind < 4; kind++) {
-            product(t, SHAPE(k, 43), SHAPE(k, n), 0);
-            operand(t, 2, "f32", SHAPE(kind == 1 ? 1 : 43, kind == 0 ? 1 : n), kind == 2 ? 20 : 0);
+            const int64_t m = rows_of(t, 43);
+            product(t, SHAPE(k, m), SHAPE(k, n), 0);
+            operand(t, 2, "f32", SHAPE(kind == 1 ? 1 : m, kind == 0 ? 1 : n), kind == 2 ? 20 : 0);
             if (kind == 3) {
                 onto(t, 2);
             }
-            compute(t);
+            multiply(t);
         }
     }
 }
@@ -44,7 +71,7 @@ static void products_extreme(struct trial *t, int64_t k) {
     const int8_t high = 127, low = -127;
     for (int64_t n = 3; n < 8; n += 4) {
         product(t, SHAPE(k, 13), SHAPE(k, n), 0);
-        for (int64_t b = 0; b < 13 * k / y->block; b++) {
+        for (int64_t b = 0; b < rows_of(t, 13) * k / y->block; b++) {
             uint8_t *p = (uint8_t *)t->memory[0] + b * y->bytes;
             const uint16_t scale = b % 8 < 4 ? 0x7b53 : 0xfb53; /* +-6e4 */
             memset(p, bytes[b % 4], (size_t)y->bytes);
@@ -67,7 +94,7 @@ static void products_extreme(struct trial *t, int64_t k) {
                 put(q + k + k / 32 * 4 + g * 4, &sum, 4);
             }
         }
-        compute(t);
+        multiply(t);
     }
 }
 static void mul_mat(struct trial *t) {
@@ -77,19 +104,31 @@ static void mul_mat(struct trial *t) {
         const int64_t k = length_of(w, i);
         for (int j = 0; j < 7; j++) {
             product(t, SHAPE(k, sizes[j][0]), SHAPE(k, sizes[j][1]), 0);
-            compute(t);
+            multiply(t);
         }
     }
     const int64_t k = length_of(w, 1);
     for (int64_t n = 3; n < 12; n += 5) {
         product(t, SHAPE(k, 37), SHAPE(k, n), 12);
-        compute(t);
+        multiply(t);
         product(t, SHAPE(k, 11, 2), SHAPE(k, n, 4, 2), 0);
-        compute(t);
+        multiply(t);
     }
     products_added(t, k);
     if (!strcmp(t->kernel->xtype, "x8")) {
         products_extreme(t, k);
+    }
+}
+
+static void repack(struct trial *t) {
+    const char *w = t->kernel->xtype;
+    for (int i = 0; length_of(w, i); i++) {
+        for (int64_t planes = 1; planes < 3; planes++) {
+            const int64_t k = length_of(w, i), m = 8 * (1 + 40 * (planes - 1));
+            operand(t, 0, w, SHAPE(k, m, planes), 0);
+            place(t, DST, t->kernel->wtype, SHAPE(k, m, planes), 0);
+            compute(t);
+        }
     }
 }
 

@@ -46,6 +46,7 @@ static const struct {
     {"set_rows", set_rows},
     {"mul_mat", mul_mat},
     {"get_rows", get_rows},
+    {"repack", repack},
     {"flash_attn", flash_attn},
     {"flash_attn_part", flash_attn_part},
     {"flash_attn_merge", flash_attn_merge},

@@ -14,6 +14,7 @@ from quant_data import (
 )
 
 from llamapy.base.types import BY_NAME
+from llamapy.devices.ref.interleaved import is_interleaved, plain
 from llamapy.ffi.lib import KernelRow
 
 Rng = np.random.Generator
@@ -44,10 +45,15 @@ def wide(o: Operand, gap_bytes: int) -> Operand:
     )
 
 
+def rows_of(wtype: str, m: int) -> int:
+    """Interleaved rows come in eights."""
+    return -(-m // 8) * 8 if is_interleaved(wtype) else m
+
+
 def lengths(wtype: str) -> tuple[int, ...]:
     if wtype in FLOATS:
         return (1, 15, 16, 33, 100, 576)
-    block = BY_NAME[wtype].block
+    block = BY_NAME[plain(wtype)].block
     if block in (64, 128):
         return (block, 3 * block, 5 * block, 9 * block)
     return (256, 768, 1024) if block == 256 else (32, 96, 288, 576)
@@ -57,6 +63,7 @@ def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
     for k in lengths(row.wtype):
         for m, n in ((1, 1), (9, 1), (35, 2), (7, 3), (33, 4), (41, 5), (40, 7), (65, 13)):
+            m = rows_of(row.wtype, m)
             w = weights(rng, row.wtype, (k, m))
             x = activations(rng, row.xtype, n, k)
             cases.append(Case([w, x], result("f32", (m, n)), name=f"k={k} m={m} n={n}"))
@@ -66,30 +73,32 @@ def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
 def outer(rng: Rng, row: KernelRow) -> list[Case]:
     """Two matrices of weights over four by three of activations."""
     k = lengths(row.wtype)[-2]
-    w = weights(rng, row.wtype, (k, 11, 2))
+    m = rows_of(row.wtype, 11)
+    w = weights(rng, row.wtype, (k, m, 2))
     cases = []
     for n in (2, 6):
         x = activations(rng, row.xtype, n * 12, k)
         x = Operand(x.type, (k, n, 4, 3), (x.nb[0], x.nb[1], x.nb[1] * n, x.nb[1] * n * 4), x.data)
-        cases.append(Case([w, x], result("f32", (11, n, 4, 3)), name=f"outer n={n}"))
+        cases.append(Case([w, x], result("f32", (m, n, 4, 3)), name=f"outer n={n}"))
     return cases
 
 
 def gapped(rng: Rng, row: KernelRow) -> list[Case]:
-    """Gaps behind the rows of every operand; of weights by a size no vector load is aligned to."""
-    k, cases = lengths(row.wtype)[2], []
+    """Gaps behind the rows of every operand; of weights by a size no vector load is aligned to
+    (interleaved rows have none)."""
+    k, m, cases = lengths(row.wtype)[2], rows_of(row.wtype, 37), []
     for n in (3, 11):
-        w = weights(rng, row.wtype, (k, 37))
+        w = weights(rng, row.wtype, (k, m))
         x = activations(rng, row.xtype, n, k)
-        dst = wide(result("f32", (37, n)), 12)
-        gap = 4 if row.wtype == "f32" else 6
+        dst = wide(result("f32", (m, n)), 12)
+        gap = 0 if is_interleaved(row.wtype) else 4 if row.wtype == "f32" else 6
         cases.append(Case([wide(w, gap), wide(x, 36)], dst, name=f"gaps n={n}"))
     return cases
 
 
 def added(rng: Rng, row: KernelRow) -> list[Case]:
     """A bias, a value per column, a residual with gaps, and a residual in dst's own memory."""
-    k, m, cases = lengths(row.wtype)[1], 43, []
+    k, m, cases = lengths(row.wtype)[1], rows_of(row.wtype, 43), []
     for n in (1, 3, 9):
         w = weights(rng, row.wtype, (k, m))
         x = activations(rng, row.xtype, n, k)
@@ -113,7 +122,7 @@ def extremes(row: KernelRow) -> list[Case]:
     """Largest magnitudes, where a saturating multiply-add would show."""
     if row.wtype in FLOATS:
         return []
-    k, m, cases = lengths(row.wtype)[-1], 13, []
+    k, m, cases = lengths(row.wtype)[-1], rows_of(row.wtype, 13), []
     w = packed(extreme_weights(row.wtype, m, k), row.wtype, (k, m))
     for n in (3, 6):
         x = packed(extreme_x8(n, k).packed, "x8", (k, n))
@@ -139,4 +148,13 @@ def get_rows(rng: Rng, row: KernelRow) -> list[Case]:
     return cases
 
 
-CASES = {"mul_mat": mul_mat, "get_rows": get_rows}
+def repack(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for k in lengths(row.xtype):
+        for ne in ((k, 8), (k, 16, 3), (k, 1304, 2)):
+            w = weights(rng, row.xtype, ne)
+            cases.append(Case([w], result(row.wtype, ne), name=f"ne={ne}"))
+    return cases
+
+
+CASES = {"mul_mat": mul_mat, "get_rows": get_rows, "repack": repack}

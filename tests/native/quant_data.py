@@ -8,6 +8,7 @@ import gguf
 import numpy as np
 
 from llamapy.base.types import BY_NAME
+from llamapy.devices.ref.interleaved import interleave, is_interleaved, plain
 
 Rng = np.random.Generator
 
@@ -61,6 +62,8 @@ def with_scales(blocks: np.ndarray, type_name: str, scales: np.ndarray) -> np.nd
 def random_weights(rng: Rng, type_name: str, rows: int, k: int) -> np.ndarray:
     """uint8 [rows, row bytes]: random bits with finite scales of either sign, some of them zero or
     subnormal."""
+    if is_interleaved(type_name):
+        return interleave(random_weights(rng, plain(type_name), rows, k), plain(type_name))
     t = BY_NAME[type_name]
     if type_name in FLOATS:
         x = rng.standard_normal((rows, k)).astype(np.float32)
@@ -84,6 +87,8 @@ def random_weights(rng: Rng, type_name: str, rows: int, k: int) -> np.ndarray:
 
 def extreme_weights(type_name: str, rows: int, k: int) -> np.ndarray:
     """Blocks of all ones, of all zeros and of -128 (0x80) bytes under the largest scales."""
+    if is_interleaved(type_name):
+        return interleave(extreme_weights(plain(type_name), rows, k), plain(type_name))
     t = BY_NAME[type_name]
     n = rows * k // t.block
     fill = np.array([0xFF, 0x00, 0x80, 0x7F], np.uint8)

@@ -21,22 +21,46 @@ from quant_data import (
 
 from llamapy.base.errors import KernelError
 from llamapy.base.types import BY_NAME
+from llamapy.devices.ref.interleaved import interleave, is_interleaved, plain
 from llamapy.ffi.lib import KernelRow, load
 
 MUL_MAT = [k for k in load().kernels if k.family == "mul_mat" and not k.need & ~load().features]
 GET_ROWS = [k for k in load().kernels if k.family == "get_rows"]
 INTEGER = [k for k in MUL_MAT if k.xtype == "x8"]
+INTERLEAVED = [k for k in INTEGER if is_interleaved(k.wtype)]
+REPACK = [k for k in load().kernels if k.family == "repack"]
 
 
 def rng_of(row: KernelRow) -> np.random.Generator:
-    return np.random.default_rng(zlib.crc32(f"{row.family}-{row.wtype}".encode()))
+    """Of interleaved rows: that of the rows they were made of."""
+    return np.random.default_rng(zlib.crc32(f"{row.family}-{plain(row.wtype)}".encode()))
 
 
 def product(row: KernelRow, raw: np.ndarray, x: Operand, m: int, *more: Operand) -> np.ndarray:
-    """float32 [n, m]"""
+    """float32 [n, m]; raw is plain, whatever the row reads."""
     k, n = x.ne[0], x.ne[1]
+    if is_interleaved(row.wtype):
+        return interleaved_product(row, raw, x, m, *more)
     case = Case([packed(raw, row.wtype, (k, m)), x, *more], result("f32", (m, n)))
     return values(run(row.index, case), np.float32, (m, n))
+
+
+def interleaved_product(
+    row: KernelRow, raw: np.ndarray, x: Operand, m: int, *more: Operand
+) -> np.ndarray:
+    """With rows of zeros up to the next eight."""
+    k, n, pad = x.ne[0], x.ne[1], -m % 8
+    raw = interleave(np.pad(raw, ((0, pad), (0, 0))), plain(row.wtype))
+    addends = []
+    for e in more:
+        if e.ne[0] == m:
+            v = e.data.view(np.float32).reshape(-1, m)
+            addends.append(operand(np.pad(v, ((0, 0), (0, pad)))))
+        else:
+            addends.append(e)
+    srcs = [packed(raw, row.wtype, (k, m + pad)), x, *addends]
+    out = values(run(row.index, Case(srcs, result("f32", (m + pad, n)))), np.float32, (m + pad, n))
+    return np.ascontiguousarray(out[:, :m])
 
 
 def assert_near(got: np.ndarray, w: np.ndarray, x: np.ndarray, k: int) -> None:
@@ -50,8 +74,8 @@ def assert_near(got: np.ndarray, w: np.ndarray, x: np.ndarray, k: int) -> None:
 @pytest.mark.parametrize("n", [1, 4, 9])
 def test_quantised_product_is_the_real_one(row: KernelRow, n: int) -> None:
     rng, k, m = rng_of(row), 1024, 37
-    raw, x = random_weights(rng, row.wtype, m, k), random_x8(rng, n, k)
-    w = real_weights(raw, row.wtype, k)
+    raw, x = random_weights(rng, plain(row.wtype), m, k), random_x8(rng, n, k)
+    w = real_weights(raw, plain(row.wtype), k)
     # A minimum cancels against the rest of the weight: bound by the parts, not by their sum.
     got = product(row, raw, packed(x.packed, "x8", (k, n)), m)
     largest = np.abs(w).reshape(m, -1, 32).max(2).repeat(32, axis=1)
@@ -74,9 +98,9 @@ def test_float_product_is_the_real_one(row: KernelRow, n: int) -> None:
 def test_integer_sums_are_exact_at_the_extremes(row: KernelRow) -> None:
     """One group under a scale of one: the result is the integer itself."""
     k, m, n = BY_NAME[row.wtype].block, 8, 6
-    raw, x = extreme_weights(row.wtype, m, k), extreme_x8(n, k)
+    raw, x = extreme_weights(plain(row.wtype), m, k), extreme_x8(n, k)
     x.d[:] = 1
-    w = real_weights(raw, row.wtype, k)
+    w = real_weights(raw, plain(row.wtype), k)
     got = product(row, raw, packed(x.packed, "x8", (k, n)), m)
     want, size = x.real @ w.T, np.abs(x.real) @ np.abs(w).T
     assert np.isfinite(got).all()
@@ -87,7 +111,7 @@ def test_integer_sums_are_exact_at_the_extremes(row: KernelRow) -> None:
 def test_columns_do_not_see_each_other(row: KernelRow) -> None:
     """Nine columns at once, two, or one: the same bits."""
     rng, k, m, n = rng_of(row), 768, 45, 9
-    raw = random_weights(rng, row.wtype, m, k)
+    raw = random_weights(rng, plain(row.wtype), m, k)
     if row.xtype == "x8":
         data = random_x8(rng, n, k).packed
         parts = [packed(data[i:j], "x8", (k, j - i)) for i, j in ((0, 9), (0, 2), (2, 5), (8, 9))]
@@ -104,16 +128,43 @@ def test_columns_do_not_see_each_other(row: KernelRow) -> None:
 @pytest.mark.parametrize("n", [2, 7])
 def test_an_addend_is_added_after_rounding(row: KernelRow, n: int) -> None:
     rng, k, m = rng_of(row), 256, 35
-    raw = random_weights(rng, row.wtype, m, k)
+    raw = random_weights(rng, plain(row.wtype), m, k)
     if row.xtype == "x8":
         x = packed(random_x8(rng, n, k).packed, "x8", (k, n))
     else:
         x = operand(rng.standard_normal((n, k)).astype(np.float32))
-    plain = product(row, raw, x, m)
+    alone = product(row, raw, x, m)
     bias = rng.standard_normal((1, m)).astype(np.float32)
     full = rng.standard_normal((n, m)).astype(np.float32)
-    assert (product(row, raw, x, m, operand(bias)) == plain + bias).all()
-    assert (product(row, raw, x, m, operand(full)) == plain + full).all()
+    assert (product(row, raw, x, m, operand(bias)) == alone + bias).all()
+    assert (product(row, raw, x, m, operand(full)) == alone + full).all()
+
+
+@pytest.mark.parametrize("row", REPACK, ids=str)
+def test_repacking_interleaves_eight_rows(row: KernelRow) -> None:
+    k, m = 3 * BY_NAME[row.xtype].block, 24
+    raw = random_weights(rng_of(row), row.xtype, m, k)
+    case = Case([packed(raw, row.xtype, (k, m), 2)], result(row.wtype, (k, m)))
+    assert run(row.index, case) == interleave(raw, row.xtype).tobytes()
+
+
+@pytest.mark.parametrize("row", INTERLEAVED, ids=str)
+@pytest.mark.parametrize("n", [1, 3, 9])
+def test_interleaved_rows_give_the_bits_of_plain_ones(row: KernelRow, n: int) -> None:
+    rng, k, m = rng_of(row), 768, 40
+    raw = random_weights(rng, plain(row.wtype), m, k)
+    x = packed(random_x8(rng, n, k).packed, "x8", (k, n))
+    want = product(row_of("mul_mat", plain(row.wtype), "x8"), raw, x, m)
+    assert product(row, raw, x, m).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("row", INTERLEAVED, ids=str)
+def test_seven_interleaved_rows_are_refused(row: KernelRow) -> None:
+    k = BY_NAME[row.wtype].block
+    w = packed(random_weights(rng_of(row), plain(row.wtype), 7, k), row.wtype, (k, 7))
+    x = packed(random_x8(rng_of(row), 1, k).packed, "x8", (k, 1))
+    with pytest.raises(KernelError):
+        run(row.index, Case([w, x], result("f32", (7, 1))))
 
 
 def test_outer_axes_repeat_the_weights() -> None:
@@ -153,7 +204,7 @@ def test_scales_of_one_byte_are_read_exactly(wtype: str, n_scale: int) -> None:
     assert got.tobytes() == want.tobytes()
     one = X8(np.zeros((5, t.block), np.int8), np.ones((5, t.block // 32), np.float32))
     one.q[:, 7] = 1
-    for row in (k for k in INTEGER if k.wtype == wtype):
+    for row in (k for k in INTEGER if plain(k.wtype) == wtype):
         for n in (1, 5):
             got = product(row, raw, packed(one.packed[:n], "x8", (t.block, n)), 256)
             assert (got == want[:, 7]).all()

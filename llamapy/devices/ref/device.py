@@ -47,6 +47,9 @@ def compute(node: Tensor, stored: Array, operands: list[Array], dtype: npt.DType
         cache, new, ids = operands
         meaning(node, cache, encode(decode(new, types[1], dtype), types[0]), ids)
         return
+    if node.op == "repack":  # bytes in another order
+        stored[...] = meaning(node, *operands)
+        return
     if node.op == "get_rows":
         result = decode(meaning(node, *operands), types[0], dtype)
     else:

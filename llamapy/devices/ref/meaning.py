@@ -13,6 +13,7 @@ import numpy as np
 
 from llamapy.base.types import X8
 from llamapy.devices.ref.attention import flash_attn, flash_attn_merge, flash_attn_part
+from llamapy.devices.ref.interleaved import interleave
 from llamapy.devices.ref.memory import Array, decode, x8_rows
 from llamapy.devices.ref.rope import rope
 from llamapy.graph.tensor import Tensor
@@ -128,7 +129,13 @@ def quant_act_pair(node: Tensor, x: Array) -> Array:
     return np.stack([x[0, 0], rest[0, 0]], axis=1)[None]
 
 
+def repack(node: Tensor, stored: Array) -> Array:
+    """Of bytes."""
+    return interleave(stored, node.src[0].type.name)
+
+
 MEANING: dict[str, Meaning] = {
+    "repack": repack,
     "add": _binary(np.add),
     "sub": _binary(np.subtract),
     "mul": _binary(np.multiply),

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from llamapy.base.errors import MemoryBudgetError
-from llamapy.base.types import Type
+from llamapy.base.types import BY_NAME, Type
+from llamapy.devices.ref.interleaved import is_interleaved, plain, separate
 from llamapy.graph.device import BufferType
 from llamapy.graph.tensor import Tensor
 
@@ -82,6 +83,8 @@ def decode(stored: Array, type_: Type, dtype: npt.DTypeLike) -> Array:
         q, d, _ = x8_planes(stored)
         groups = q.reshape(*q.shape[:-1], -1, X8_GROUP).astype(dtype)
         return (groups * d[..., None].astype(dtype)).reshape(q.shape)
+    if is_interleaved(name):
+        return decode(separate(stored, plain(name)), BY_NAME[plain(name)], dtype)
     from gguf import GGMLQuantizationType, quants
 
     flat = np.ascontiguousarray(stored).reshape(-1, stored.shape[-1])
