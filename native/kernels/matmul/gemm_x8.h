@@ -1,18 +1,19 @@
 /* Many columns: rows are unpacked into a panel once (panel.h), then multiplied with tiles of
- * columns. An instruction set brings lp_tile(f, panel, n_group, x, prep, n_col, out):
- * out[n_col][LP_TILE_ROWS] are the results of a tile of rows by n_col columns, x[c] the column's q.
- */
+ * columns (tiler.h). */
 #ifndef LP_GEMM_X8_H
 #define LP_GEMM_X8_H
 
 #include "x8_rows.h"
 #include "prep.h"
+#include "tiler.h"
 
 /* The j-th group of those that were opened; at: its record, moved to the first of the eight lanes.
  */
 LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
-                              const uint8_t *const *block, const struct lp_rows_scales *s, int j,
-                              uint8_t *at) {
+                              const struct lp_tiler *tiler, const uint8_t *const *block,
+                              const struct lp_rows_scales *s, int j, uint8_t *at) {
+    const int rows = tiler->rows;
+    const b32 less = b32_set1(lp_panel_less(tiler, f->off));
     b32 w[8];
     f32x8 ws, wm;
     lp_rows_lanes(f, l, block, j, w);
@@ -25,95 +26,100 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
         w[i] = i8_mul(w[i], s->sub[2 * j + i / 4]);
     }
     for (int i = 0; i < 8; i++) {
-        b32_store(at + i * LP_TILE_ROWS * 4, b32_panel(w[i], f->off));
+        b32_store(at + i * rows * 4, b32_sub(w[i], less));
     }
-    f8_store((float *)(at + lp_at_ws(LP_TILE_ROWS)), ws);
+    f8_store((float *)(at + lp_at_ws(rows)), ws);
     if (f->has_min || f->has_two) {
-        f8_store((float *)(at + lp_at_wm(LP_TILE_ROWS)), wm);
+        f8_store((float *)(at + lp_at_wm(rows)), wm);
     }
     if (lp_tile_sub(f)) {
-        i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)), s->sub[2 * j]);
-        i8_store((int32_t *)(at + lp_at_s(f, LP_TILE_ROWS)) + LP_TILE_ROWS, s->sub[2 * j + 1]);
+        i8_store((int32_t *)(at + lp_at_s(f, rows)), s->sub[2 * j]);
+        i8_store((int32_t *)(at + lp_at_s(f, rows)) + rows, s->sub[2 * j + 1]);
     }
     if (lp_sub_min(f)) {
-        i8_store((int32_t *)(at + lp_at_m(f, LP_TILE_ROWS)), s->min[j]);
+        i8_store((int32_t *)(at + lp_at_m(f, rows)), s->min[j]);
     }
 }
 
 /* n groups (8, or the last ones of a row) of eight rows, from group g on. */
 LP_FORCE void lp_unpack8(const struct lp_fmt *f, const struct lp_lanes *l,
-                         const uint8_t *const *row, int64_t g, int n, uint8_t *at) {
+                         const struct lp_tiler *tiler, const uint8_t *const *row, int64_t g, int n,
+                         uint8_t *at) {
     const uint8_t *block[8];
     struct lp_rows_scales s;
     lp_rows_open(f, l, row, g, block, &s);
 #pragma GCC unroll 1
     for (int j = 0; j < n; j++) {
-        lp_unpack_group(f, l, block, &s, j, at);
-        at += lp_record_bytes(f, LP_TILE_ROWS);
+        lp_unpack_group(f, l, tiler, block, &s, j, at);
+        at += lp_record_bytes(f, tiler->rows);
     }
 }
 
 /* A tile of rows from row r on, 8 groups at a time so that the records being filled stay in the
  * first-level cache; the next tile's bytes are fetched ahead. */
-LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
-                        int64_t r, uint8_t *at) {
+LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l,
+                        const struct lp_tiler *tiler, const struct lp_mm *t, int64_t r,
+                        uint8_t *at) {
     const int64_t n_group = t->k / 32, unit = 256 / f->block * f->bytes;
     for (int64_t g = 0; g < n_group; g += 8) {
         const int n = f->block == 256 || n_group - g > 8 ? 8 : (int)(n_group - g);
-        for (int i = 0; i < LP_TILE_ROWS; i += 8) {
+        for (int i = 0; i < tiler->rows; i += 8) {
             const uint8_t *row[8];
             lp_rows_at(t, r + i, row);
-            lp_prefetch(row[0] + LP_TILE_ROWS * t->w_nb + g / 8 * unit * 8, unit * 8);
-            lp_unpack8(f, l, row, g, n, at + i * 4);
+            lp_prefetch(row[0] + tiler->rows * t->w_nb + g / 8 * unit * 8, unit * 8);
+            lp_unpack8(f, l, tiler, row, g, n, at + i * 4);
         }
-        at += 8 * lp_record_bytes(f, LP_TILE_ROWS);
+        at += 8 * lp_record_bytes(f, tiler->rows);
     }
 }
 
 /* Rows r..end of a task, unpacked, by all its columns. */
-LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_mm *t, int64_t r, int64_t end,
+LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_tiler *tiler,
+                            lp_tile_fn multiply, const struct lp_mm *t, int64_t r, int64_t end,
                             const uint8_t *panel, char *prep) {
-    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, LP_TILE_ROWS);
-    float out[LP_TILE_COLS * LP_TILE_ROWS];
-    for (int64_t col = t->c0; col < t->c1; col += LP_TILE_COLS) {
-        const int n_col = (int)(t->c1 - col < LP_TILE_COLS ? t->c1 - col : LP_TILE_COLS);
-        const int8_t *x[LP_TILE_COLS];
-        for (int c = 0; c < LP_TILE_COLS; c++) { /* the last one stands in for missing ones */
+    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, tiler->rows);
+    float out[LP_TILE_OUT];
+    for (int64_t col = t->c0; col < t->c1; col += tiler->cols) {
+        const int n_col = (int)(t->c1 - col < tiler->cols ? t->c1 - col : tiler->cols);
+        const int8_t *x[LP_TILE_COLS_MAX];
+        for (int c = 0; c < tiler->cols; c++) { /* the last one stands in for missing ones */
             const char *at = t->x + (col + (c < n_col ? c : n_col - 1)) * t->x_nb;
             x[c] = lp_x8_q(at);
             lp_prep(f, at, t->k, prep + c * LP_PREP_BYTES);
         }
-        for (int64_t i = r; i < end; i += LP_TILE_ROWS) {
-            const uint8_t *w = panel + (i - r) / LP_TILE_ROWS * tile;
-            if (n_col <= LP_TILE_COLS / 2) {
-                lp_tile(f, w, n_group, x, prep, LP_TILE_COLS / 2, out);
-            } else {
-                lp_tile(f, w, n_group, x, prep, LP_TILE_COLS, out);
-            }
+        for (int64_t i = r; i < end; i += tiler->rows) {
+            const uint8_t *w = panel + (i - r) / tiler->rows * tile;
+            multiply(w, n_group, x, prep, n_col, out);
             for (int c = 0; c < n_col; c++) {
-                lp_mm_store(t, i, end - i < LP_TILE_ROWS ? end - i : LP_TILE_ROWS, col + c,
-                            out + c * LP_TILE_ROWS);
+                lp_mm_store(t, i, end - i < tiler->rows ? end - i : tiler->rows, col + c,
+                            out + c * tiler->rows);
             }
         }
     }
 }
 
-LP_FORCE void lp_gemm(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
-                      char *scratch) {
-    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, LP_TILE_ROWS);
+LP_FORCE int lp_gemm(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_tiler *tiler,
+                     const struct lp_mm *t, char *scratch) {
+    const lp_tile_fn multiply = lp_tile_of(tiler, f);
+    if (!multiply) {
+        return LP_E_TYPES;
+    }
+    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, tiler->rows);
     const int64_t rows = lp_panel_rows(t->k);
     uint8_t *panel = (uint8_t *)scratch + lp_up(lp_prep_bytes(t->k), 64);
     for (int64_t r = t->r0; r < t->r1; r += rows) {
         const int64_t end = r + rows < t->r1 ? r + rows : t->r1;
-        for (int64_t i = r; i < end; i += LP_TILE_ROWS) {
-            lp_unpack(f, l, t, i, panel + (i - r) / LP_TILE_ROWS * tile);
+        for (int64_t i = r; i < end; i += tiler->rows) {
+            lp_unpack(f, l, tiler, t, i, panel + (i - r) / tiler->rows * tile);
         }
-        lp_gemm_panel(f, t, r, end, panel, scratch);
+        lp_gemm_panel(f, tiler, multiply, t, r, end, panel, scratch);
     }
+    return LP_OK;
 }
 
 LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
-                           const struct lp_args *a, int64_t task, char *scratch) {
+                           const struct lp_tiler *tiler, const struct lp_args *a, int64_t task,
+                           char *scratch) {
     struct lp_mm t;
     int status = lp_mm_open(a, task, &t);
     if (status || t.k % f->block || (LP_R8 && t.w_nb != t.k / f->block * f->bytes)) {
@@ -121,10 +127,23 @@ LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
     }
     if (t.c1 - t.c0 <= LP_GEMV_COLS) {
         lp_gemv(f, l, &t, scratch);
-    } else {
-        lp_gemm(f, l, &t, scratch);
+        return LP_OK;
     }
-    return LP_OK;
+    return lp_gemm(f, l, tiler, &t, scratch);
 }
+
+LP_APART int lp_mul_mat_of(const struct lp_tiler *tiler, const struct lp_args *a, int64_t task,
+                           void *scratch) {
+    return lp_mul_mat_x8(&LP_OF_FORMAT(lp_fmt_, ), &LP_OF_FORMAT(lp_lanes_, ), tiler, a, task,
+                         scratch);
+}
+
+/* The kernel of an instruction set that brings tiles; the rest may be compiled for a lower one.
+ * x: _x8_, or _r8_x8_ for interleaved rows. */
+#define LP_MUL_MAT(x, isa)                                                                         \
+    extern const struct lp_tiler lp_tiler_##isa;                                                   \
+    int LP_OF_FORMAT(lp_mul_mat_, x##isa)(const struct lp_args *a, int64_t task, void *s) {        \
+        return lp_mul_mat_of(&lp_tiler_##isa, a, task, s);                                         \
+    }
 
 #endif

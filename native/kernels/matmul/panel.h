@@ -15,6 +15,7 @@
 #include "matmul.h"
 
 #define LP_TILE_COLS_MAX 6
+#define LP_TILE_OUT (32 * LP_TILE_COLS_MAX)
 #define LP_PREP_BYTES 128 /* of one column and 8 groups */
 
 /* Rows unpacked at once: 128 KiB of weights stay in the second-level cache. */

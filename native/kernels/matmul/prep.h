@@ -28,8 +28,8 @@ LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, 
         lp_half_sums(q, n_group, &first, &second);
         i8_store((int32_t *)(out + 64), i8_mul(first, off));
         i8_store((int32_t *)(out + 96), i8_mul(second, off));
-    } else if (i8_dot_rest(f->off)) {
-        i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-i8_dot_rest(f->off))));
+    } else if (f->off) {
+        i8_store((int32_t *)(out + 64), i8_mul(vs, i8_set1(-f->off)));
     }
 }
 

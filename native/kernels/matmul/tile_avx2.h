@@ -9,10 +9,6 @@
 #define LP_TILE_ROWS 8
 #define LP_TILE_COLS 4
 
-LP_FORCE b32 b32_panel(b32 w, int off) {
-    return off == 128 ? b32_xor(w, b32_set1(128)) : w;
-}
-
 LP_FORCE int32_t lp_word(const int8_t *p) {
     int32_t x;
     memcpy(&x, p, 4);

@@ -8,11 +8,6 @@
 #define LP_TILE_ROWS 32
 #define LP_TILE_COLS 6
 
-LP_FORCE b32 b32_panel(b32 w, int off) {
-    (void)off;
-    return w;
-}
-
 LP_FORCE int32_t lp_word(const int8_t *p) {
     int32_t x;
     memcpy(&x, p, 4);

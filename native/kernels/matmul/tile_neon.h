@@ -8,10 +8,6 @@
 #define LP_TILE_ROWS 8
 #define LP_TILE_COLS 4
 
-LP_FORCE b32 b32_panel(b32 w, int off) {
-    return off ? b32_sub(w, b32_set1(off)) : w;
-}
-
 LP_FORCE i32x8 lp_tile_word(const void *p) {
     int32_t x;
     memcpy(&x, p, 4);
