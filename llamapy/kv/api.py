@@ -40,7 +40,8 @@ class Ubatch:
 
 
 class LayerCache(NamedTuple):
-    """K and V of one layer, `[n_embd_*_gqa, n_cells]`, and the cell group they belong to."""
+    """K and V of one layer, `[n_embd_head_*, n_cells, n_head_kv]`, and the cell group they belong
+    to."""
 
     k: Tensor
     v: Tensor

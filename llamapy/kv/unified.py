@@ -1,6 +1,7 @@
 """The attention cache: one pool of cells for all sequences, a small second one for window layers.
 
-K and V lie in one buffer per device, layer after layer, each `[n_embd_*_gqa, n_cells]`.
+K and V lie in one buffer per device, layer after layer, each `[n_embd_head, n_cells, n_head_kv]`: the
+cells of a head follow each other, so that attention, which works head by head, reads a long stream.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ END = np.iinfo(np.int32).max
 
 @dataclass(frozen=True, slots=True)
 class CacheShape:
-    """What the cache needs to know of a model: elements of a token's K and V row per layer, and
+    """What the cache needs to know of a model: elements of a head of K and V, heads per layer, and
     which layers see a window of `n_swa` tokens."""
 
-    n_embd_k: tuple[int, ...]
-    n_embd_v: tuple[int, ...]
+    n_embd_head_k: int
+    n_embd_head_v: int
+    n_head_kv: tuple[int, ...]
     is_swa: tuple[bool, ...]
     n_swa: int
 
@@ -81,10 +83,11 @@ class UnifiedCache:
         if any(shape.is_swa):
             n_cells.append(pad(min(n_ctx, shape.n_swa * n_seq_max + n_ubatch)))
         self._layers: list[LayerCache] = []
-        for il, (n_k, n_v) in enumerate(zip(shape.n_embd_k, shape.n_embd_v, strict=True)):
+        for il, n_head in enumerate(shape.n_head_kv):
             group = 1 if shape.is_swa[il] else 0
-            k = Tensor(type_k, (n_k, n_cells[group], 1, 1), name=f"cache_k-{il}")
-            v = Tensor(type_v, (n_v, n_cells[group], 1, 1), name=f"cache_v-{il}")
+            n_k, n_v, n = shape.n_embd_head_k, shape.n_embd_head_v, n_cells[group]
+            k = Tensor(type_k, (n_k, n, n_head, 1), name=f"cache_k-{il}")
+            v = Tensor(type_v, (n_v, n, n_head, 1), name=f"cache_v-{il}")
             self._layers.append(LayerCache(k, v, group))
         self._buffers: list[Buffer] = []
         try:

@@ -374,10 +374,4 @@ def _check_heads(hp: HParams, params: ContextParams) -> None:
 
 
 def _cache_shape(hp: HParams) -> CacheShape:
-    layers = range(hp.n_layer)
-    return CacheShape(
-        tuple(hp.n_embd_k_gqa(il) for il in layers),
-        tuple(hp.n_embd_v_gqa(il) for il in layers),
-        hp.is_swa,
-        hp.n_swa,
-    )
+    return CacheShape(hp.n_embd_head_k, hp.n_embd_head_v, hp.n_head_kv, hp.is_swa, hp.n_swa)

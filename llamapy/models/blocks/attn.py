@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from llamapy.graph.ops import make, reshape
+from llamapy.graph.ops import make, permute, reshape
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import TensorSpec
@@ -35,20 +35,25 @@ def rope(g: Builder, il: int, x: Tensor, mode: int, factors: Tensor | None) -> T
     )
 
 
+def _by_head(x: Tensor) -> Tensor:
+    """[n, heads, rows] as [n, rows, heads], and back."""
+    return permute(x, 0, 2, 1)
+
+
 def store_and_attend(g: Builder, il: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
-    """Write k and v [n_embd_*_gqa, n_tokens] to their cells, then attend.
+    """Write k [n_embd_head_k, n_head_kv, n_tokens] and v to their cells, then attend.
     q [n_embd_head_k, n_head, n_tokens] -> [n_embd_head_v * n_head, n_tokens]"""
     hp, cache = g.hp, g.memory.layer(il)
     group = g.group(cache.group)
-    n_kv, n_cells = hp.n_head_kv[il], cache.k.ne[1]
-    cells_k = make("set_rows", cache.k, k, group.rows)
-    cells_v = make("set_rows", cache.v, v, group.rows)
+    v = reshape(v, hp.n_embd_head_v, hp.n_head_kv[il], g.shape.n_tokens)
+    cells_k = make("set_rows", cache.k, _by_head(k), group.rows)
+    cells_v = make("set_rows", cache.v, _by_head(v), group.rows)
     g.expand(g.name(cells_k, "cache_k_set", il), g.name(cells_v, "cache_v_set", il))
     out = make(
         "flash_attn",
         q,
-        reshape(cells_k, hp.n_embd_head_k, n_kv, n_cells),
-        reshape(cells_v, hp.n_embd_head_v, n_kv, n_cells),
+        _by_head(cells_k),
+        _by_head(cells_v),
         group.idx,
         group.range,
         scale=hp.attention_scale or 1.0 / math.sqrt(hp.n_embd_head_k),
@@ -80,7 +85,7 @@ def attention(
     q = g.name(rope(g, il, q, rope_mode, rope_factors), "q_rope", il)
     k = g.name(rope(g, il, k, rope_mode, rope_factors), "k_rope", il)
     g.expand(q, k)
-    out = store_and_attend(g, il, q, reshape(k, hp.n_embd_k_gqa(il), n), v)
+    out = store_and_attend(g, il, q, k, v)
     return linear(g, il, "attn_output", out)
 
 
