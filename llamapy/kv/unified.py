@@ -1,7 +1,7 @@
 """The attention cache: one pool of cells for all sequences, a small second one for window layers.
 
-K and V lie in one buffer per device, layer after layer, each `[n_embd_head, n_cells, n_head_kv]`: the
-cells of a head follow each other, so that attention, which works head by head, reads a long stream.
+K and V lie in one buffer per device, layer after layer, each `[n_embd_head, n_cells, n_head_kv]`:
+the cells of a head follow each other, so that attention, which works head by head, reads a stream.
 """
 
 from __future__ import annotations

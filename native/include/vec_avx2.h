@@ -250,25 +250,26 @@ LP_INLINE int32_t i_hsum(i16v a) {
     return _mm_cvtsi128_si32(_mm_add_epi32(s2, _mm_shuffle_epi32(s2, 0xb1)));
 }
 
-/* Steps of the canonical tree for two registers at once; the sums of a and b end up side by side.
- */
+/* Steps of the canonical tree for two registers at once: sums of a go where the blend's bit is
+ * clear, those of b where it is set. One shuffle each, since blends may go to more ports. */
 LP_INLINE __m256 v_fold4_(__m256 a, __m256 b) {
-    return _mm256_add_ps(_mm256_permute2f128_ps(a, b, 0x20), _mm256_permute2f128_ps(a, b, 0x31));
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xf0), _mm256_permute2f128_ps(a, b, 0x21));
 }
 LP_INLINE __m256 v_fold2_(__m256 a, __m256 b) {
     __m256d c = _mm256_castps_pd(a), d = _mm256_castps_pd(b);
-    return _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(c, d)),
-                         _mm256_castpd_ps(_mm256_unpackhi_pd(c, d)));
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xcc),
+                         _mm256_castpd_ps(_mm256_shuffle_pd(c, d, 0x5)));
 }
 LP_INLINE __m256 v_fold1_(__m256 a, __m256 b) {
-    return _mm256_add_ps(_mm256_shuffle_ps(a, b, 0x88), _mm256_shuffle_ps(a, b, 0xdd));
+    return _mm256_add_ps(_mm256_blend_ps(a, b, 0xaa),
+                         _mm256_permute_ps(_mm256_blend_ps(b, a, 0xaa), 0xb1));
 }
 LP_INLINE __m256 v_sum8_(const v16 *a) {
     __m256 r[4];
     for (int k = 0; k < 4; k++) {
         r[k] = v_fold4_(_mm256_add_ps(a[k].lo, a[k].hi), _mm256_add_ps(a[k + 4].lo, a[k + 4].hi));
     }
-    return v_fold1_(v_fold2_(r[0], r[1]), v_fold2_(r[2], r[3]));
+    return v_fold1_(v_fold2_(r[0], r[2]), v_fold2_(r[1], r[3]));
 }
 LP_INLINE v16 v_sum16(const v16 *a) {
     return (v16){v_sum8_(a), v_sum8_(a + 8)};

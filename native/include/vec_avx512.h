@@ -205,28 +205,33 @@ LP_INLINE int32_t i_hsum(i16v a) {
     return _mm512_reduce_add_epi32(a);
 }
 
-/* Steps of the canonical tree for two registers at once; the sums of a and b end up side by side.
- */
+/* Steps of the canonical tree for two registers at once: sums of a go where the mask is clear,
+ * those of b where it is set. One shuffle each, since blends may go to more ports. */
 LP_INLINE v16 v_fold8_(v16 a, v16 b) {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x44), _mm512_shuffle_f32x4(a, b, 0xee));
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xff00, a, b), _mm512_shuffle_f32x4(a, b, 0x4e));
 }
 LP_INLINE v16 v_fold4_(v16 a, v16 b) {
-    return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xdd));
+    v16 other = _mm512_mask_blend_ps(0xf0f0, b, a);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xf0f0, a, b),
+                         _mm512_shuffle_f32x4(other, other, 0xb1));
 }
 LP_INLINE v16 v_fold2_(v16 a, v16 b) {
     __m512d c = _mm512_castps_pd(a), d = _mm512_castps_pd(b);
-    return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(c, d)),
-                         _mm512_castpd_ps(_mm512_unpackhi_pd(c, d)));
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xcccc, a, b),
+                         _mm512_castpd_ps(_mm512_shuffle_pd(c, d, 0x55)));
 }
 LP_INLINE v16 v_fold1_(v16 a, v16 b) {
-    return _mm512_add_ps(_mm512_shuffle_ps(a, b, 0x88), _mm512_shuffle_ps(a, b, 0xdd));
+    v16 other = _mm512_mask_blend_ps(0xaaaa, b, a);
+    return _mm512_add_ps(_mm512_mask_blend_ps(0xaaaa, a, b), _mm512_permute_ps(other, 0xb1));
 }
+/* Depth first, so that few sums are open at once. */
 LP_INLINE v16 v_sum16(const v16 *a) {
     v16 r[4];
+#pragma GCC unroll 4
     for (int k = 0; k < 4; k++) {
-        r[k] = v_fold4_(v_fold8_(a[k], a[k + 4]), v_fold8_(a[k + 8], a[k + 12]));
+        r[k] = v_fold4_(v_fold8_(a[k], a[k + 8]), v_fold8_(a[k + 4], a[k + 12]));
     }
-    return v_fold1_(v_fold2_(r[0], r[1]), v_fold2_(r[2], r[3]));
+    return v_fold1_(v_fold2_(r[0], r[2]), v_fold2_(r[1], r[3]));
 }
 
 LP_INLINE void v_transpose16(v16 *a) {

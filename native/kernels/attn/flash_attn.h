@@ -93,7 +93,7 @@ static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1)
     }
     for (int64_t tile = lo / LP_TILE; tile * LP_TILE < hi; tile++) {
         int any = 0;
-        int status = lp_tile_run(t, kv_head, r0, r1, tile, &any);
+        int status = lp_tile_run(t, kv_head, r0, r1, tile, (tile + 1) * LP_TILE < hi, &any);
         if (status) {
             return status;
         }
@@ -169,7 +169,7 @@ int LP_FN(lp_flash_attn_part_kv_kv)(const struct lp_args *args, int64_t task, vo
             end = lp_same_list(&t, r, rows);
             for (int64_t tile = from; !status && tile < to; tile++) {
                 int any;
-                status = lp_tile_run(&t, kv_head, r, end, tile, &any);
+                status = lp_tile_run(&t, kv_head, r, end, tile, tile + 1 < to, &any);
                 if (!status) {
                     lp_write_parts(&t, kv_head, r0, r, end, tile);
                 }

@@ -73,59 +73,83 @@ static void lp_dots_panel(float *s, const float *q, const float *panel, int64_t 
     }
 }
 
-/* Ask for n bytes from p, which are read soon. */
+/* Ask for n bytes from p, which are read soon: to the second level, since a tile and the queries
+ * fill the first. */
 LP_INLINE void lp_ask(const char *p, int64_t n) {
     for (int64_t i = 0; i < n; i += 64) {
-        __builtin_prefetch(p + i);
+        __builtin_prefetch(p + i, 0, 2);
     }
     if (n % 64) { /* the row may end in one line more */
-        __builtin_prefetch(p + n - 1);
+        __builtin_prefetch(p + n - 1, 0, 2);
     }
 }
 
-/* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. Meanwhile
- * ahead[j], rows of ahead_bytes, are fetched. */
-LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k, int64_t dk_pad,
-                            const char *const *ahead, int64_t ahead_bytes, int type, int n_row) {
-    v16 part[LP_BLOCK][16];
+/* Rows of K or V: where they can be read, and where they lie in the cache. Those of the next tile
+ * lie `ahead` bytes further, and are fetched meanwhile if `ask` is set (of K: so many bytes). */
+struct lp_cells {
+    const char *const *row, *const *cell;
+    int64_t ahead, ask;
+};
+
+/* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. Row and key
+ * of a sum in part: 16 / n_row keys (a power of two) at a time. */
+LP_INLINE void lp_dots_rows(float *s, const float *q, const struct lp_cells *k, int64_t dk_pad,
+                            int type, int n_row) {
+    const int n_key = n_row == 1 ? 16 : n_row == 2 ? 8 : 4;
+    const int step = V_REGS >= 32 ? 4 : 1;
     int64_t size = lp_type_bytes(type);
-    for (int j = 0; j < 16; j += LP_KEYS) {
-        v16 acc[LP_BLOCK * LP_KEYS];
-#pragma GCC unroll 8
-        for (int c = 0; c < n_row * LP_KEYS; c++) {
-            acc[c] = v_zero();
+    for (int j = 0; j < 16; j += n_key) {
+        v16 part[16]; /* three rows leave a quarter of it empty */
+#pragma GCC unroll 16
+        for (int i = 0; i < 16; i++) {
+            part[i] = v_zero();
         }
-        for (int w = 0; w < LP_KEYS; w++) {
-            lp_ask(ahead[j + w], ahead_bytes);
-        }
-        for (int64_t d = 0; d < dk_pad; d += 16) {
-#pragma GCC unroll 2
-            for (int w = 0; w < LP_KEYS; w++) {
-                v16 x = lp_load_as(k[j + w] + d * size, type, 16);
+#pragma GCC unroll 4
+        for (int i = 0; i < n_key; i += step) {
+            v16 acc[LP_BLOCK * 4];
+#pragma GCC unroll 16
+            for (int c = 0; c < n_row * step; c++) {
+                acc[c] = v_zero();
+            }
+#pragma GCC unroll 4
+            for (int w = 0; w < step; w++) {
+                lp_ask(k->cell[j + i + w] + k->ahead, k->ask);
+            }
+            for (int64_t d = 0; d < dk_pad; d += 16) {
+                v16 x[LP_BLOCK];
 #pragma GCC unroll 4
                 for (int r = 0; r < n_row; r++) {
-                    acc[r * LP_KEYS + w] =
-                        v_fma(v_load(q + r * dk_pad + d), x, acc[r * LP_KEYS + w]);
+                    x[r] = v_load(q + r * dk_pad + d);
+                }
+#pragma GCC unroll 4
+                for (int w = 0; w < step; w++) {
+                    v16 y = lp_load_as(k->row[j + i + w] + d * size, type, 16);
+#pragma GCC unroll 4
+                    for (int r = 0; r < n_row; r++) {
+                        acc[r * step + w] = v_fma(x[r], y, acc[r * step + w]);
+                    }
+                }
+            }
+#pragma GCC unroll 4
+            for (int r = 0; r < n_row; r++) {
+#pragma GCC unroll 4
+                for (int w = 0; w < step; w++) {
+                    part[r * n_key + i + w] = acc[r * step + w];
                 }
             }
         }
+        float sums[16];
+        v_store(sums, v_sum16(part));
 #pragma GCC unroll 4
         for (int r = 0; r < n_row; r++) {
-#pragma GCC unroll 2
-            for (int w = 0; w < LP_KEYS; w++) {
-                part[r][j + w] = acc[r * LP_KEYS + w];
-            }
+            memcpy(s + r * LP_TILE + j, sums + r * n_key, (size_t)n_key * 4);
         }
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < n_row; r++) {
-        v_store(s + r * LP_TILE, v_sum16(part[r]));
     }
 }
 
-/* What lp_values reads, beside o and p: rows of V, and rows to fetch meanwhile (or NULL). */
+/* What lp_values reads, beside o and p. */
 struct lp_value_rows {
-    const char *const *v, *const *ahead;
+    struct lp_cells v;
     int64_t dv_pad;
     int from, to; /* places */
 };
@@ -136,7 +160,6 @@ LP_INLINE void lp_values(float *o, const float *p, const struct lp_value_rows *x
                          int64_t d0, int n_row, int n_dim) {
     v16 acc[LP_BLOCK * LP_DIMS];
     int64_t size = lp_type_bytes(type), dv_pad = x->dv_pad;
-    const char *const *v = x->v, *const *ahead = x->ahead;
     int to = x->to;
     o += d0;
 #pragma GCC unroll 16
@@ -145,12 +168,12 @@ LP_INLINE void lp_values(float *o, const float *p, const struct lp_value_rows *x
     }
     for (int j = x->from; j < to; j++) {
         v16 y[LP_DIMS];
-        if (ahead) {
-            lp_ask(ahead[j] + d0 * size, 16 * n_dim * size);
+        if (x->v.ask) {
+            lp_ask(x->v.cell[j] + x->v.ahead + d0 * size, 16 * n_dim * size);
         }
 #pragma GCC unroll 4
         for (int d = 0; d < n_dim; d++) {
-            y[d] = lp_load_as(v[j] + (d0 + 16 * d) * size, type, 16);
+            y[d] = lp_load_as(x->v.row[j] + (d0 + 16 * d) * size, type, 16);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < n_row; r++) {
@@ -208,7 +231,7 @@ static void lp_values_any(float *o, const float *p, const struct lp_value_rows *
                           int n_row) {
     LP_BY_ROWS(lp_values_row, o, p, x)
 }
-static void lp_dots_any(float *s, const float *q, const char *const *k, int64_t dk_pad,
-                        const char *const *ahead, int64_t ahead_bytes, int type, int n_row) {
-    LP_BY_ROWS(lp_dots_rows, s, q, k, dk_pad, ahead, ahead_bytes)
+static void lp_dots_any(float *s, const float *q, const struct lp_cells *k, int64_t dk_pad,
+                        int type, int n_row) {
+    LP_BY_ROWS(lp_dots_rows, s, q, k, dk_pad)
 }

@@ -19,23 +19,31 @@ struct lp_tile {
     int n_runs, run[LP_TILE][2]; /* stretches of places with a cell */
     int before[LP_TILE + 1];     /* places with a cell below j */
     int32_t present[LP_TILE];
-    const char *k[LP_TILE], *v[LP_TILE]; /* rows of K and V */
-    int n_ahead;                         /* LP_TILE, or 0: nothing to fetch ahead */
-    const char *ahead[LP_TILE];          /* rows of K of the next tile */
+    const char *k[LP_TILE], *v[LP_TILE]; /* rows of K and V in the cache */
+    const char *wide[LP_TILE];           /* rows of V, widened */
+    int64_t k_ahead, v_ahead;            /* bytes to the rows of the next tile, 0 when unknown */
+    struct lp_cells v_cells;             /* rows of V as they are read */
 };
 
-/* The keys of the tile behind this one, where they are: a hint, so odd ids do not matter here. */
-static void lp_tile_ahead(struct lp_tile *e, const struct lp_attn *t, int64_t kv_head, int64_t list,
-                          int64_t tile) {
-    const struct lp_opnd *k = &t->args->n->src[LP_K], *idx = &t->args->n->src[LP_IDX];
-    const char *ids = t->args->src[LP_IDX] + list * idx->nb[1];
-    const char *keys = t->args->src[LP_K] + kv_head * k->nb[1];
-    e->n_ahead = (tile + 2) * LP_TILE <= t->n_places ? LP_TILE : 0;
-    for (int j = 0; j < e->n_ahead; j++) {
-        int32_t cell;
-        memcpy(&cell, ids + ((tile + 1) * LP_TILE + j) * idx->nb[0], 4);
-        e->ahead[j] = cell >= 0 && cell < t->n_cells ? keys + cell * k->nb[2] : keys;
+/* The rows of a whole tile of cells that follow each other. */
+static void lp_tile_in_order(struct lp_tile *e, const char *k, int64_t k_step, const char *v,
+                             int64_t v_step) {
+    for (int j = 0; j < LP_TILE; j++) {
+        e->before[j] = j;
+        e->present[j] = 1;
+        e->k[j] = k + j * k_step;
+        e->v[j] = v + j * v_step;
     }
+    e->before[LP_TILE] = LP_TILE;
+    e->n_runs = 1, e->run[0][0] = 0, e->run[0][1] = LP_TILE;
+}
+/* Whether ids[0, 64) count up by one from a cell there is. */
+LP_INLINE int lp_in_order(const int32_t *ids, int64_t n_cells) {
+    int32_t differs = 0;
+    for (int j = 0; j < LP_TILE; j++) {
+        differs |= ids[j] ^ (int32_t)((uint32_t)ids[0] + (uint32_t)j);
+    }
+    return !differs && ids[0] >= 0 && ids[LP_TILE - 1] < n_cells;
 }
 
 /* Find the cells of places [from, to) of tile `tile` of a list. */
@@ -44,7 +52,16 @@ static int lp_tile_find(struct lp_tile *e, const struct lp_attn *t, int64_t kv_h
     const struct lp_node *n = t->args->n;
     const struct lp_opnd *k = &n->src[LP_K], *v = &n->src[LP_V], *idx = &n->src[LP_IDX];
     const char *ids = t->args->src[LP_IDX] + list * idx->nb[1];
+    const char *keys = t->args->src[LP_K] + kv_head * k->nb[1];
+    const char *values = t->args->src[LP_V] + kv_head * v->nb[1];
     e->start = tile * LP_TILE, e->from = from, e->to = to, e->n_runs = 0;
+    e->k_ahead = e->v_ahead = 0;
+    const int32_t *all = (const int32_t *)(const void *)(ids + e->start * 4);
+    if (from == 0 && to == LP_TILE && idx->nb[0] == 4 && lp_in_order(all, t->n_cells)) {
+        lp_tile_in_order(e, keys + *all * k->nb[2], k->nb[2], values + *all * v->nb[2], v->nb[2]);
+        e->k_ahead = LP_TILE * k->nb[2], e->v_ahead = LP_TILE * v->nb[2];
+        return LP_OK;
+    }
     int count = 0;
     for (int j = 0; j < LP_TILE; j++) {
         int32_t cell = -1;
@@ -58,8 +75,8 @@ static int lp_tile_find(struct lp_tile *e, const struct lp_attn *t, int64_t kv_h
         e->present[j] = cell >= 0;
         e->k[j] = e->v[j] = (const char *)t->zero;
         if (cell >= 0) {
-            e->k[j] = t->args->src[LP_K] + kv_head * k->nb[1] + cell * k->nb[2];
-            e->v[j] = t->args->src[LP_V] + kv_head * v->nb[1] + cell * v->nb[2];
+            e->k[j] = keys + cell * k->nb[2];
+            e->v[j] = values + cell * v->nb[2];
             if (j == 0 || !e->present[j - 1]) {
                 e->run[e->n_runs++][0] = j;
             }
@@ -133,19 +150,19 @@ static void lp_k_panels(const struct lp_tile *e, struct lp_attn *t, int first, i
     }
 }
 
-/* V of places [first, last), widened; the keys of the next tile are fetched meanwhile. */
+/* V of places [first, last), widened; that of the next tile is fetched meanwhile. */
 static void lp_v_rows(struct lp_tile *e, struct lp_attn *t, int first, int last) {
     struct lp_wide_rows rows = {.p = e->v + first,
-                                .ahead = e->n_ahead ? e->ahead + first : NULL,
-                                .ahead_bytes = t->k_bytes,
+                                .ahead = e->v_ahead,
+                                .ask = e->v_ahead ? t->v_bytes : 0,
                                 .n = t->dv,
                                 .stride = t->dv_pad,
                                 .n_rows = last - first};
     lp_widen(t->v + first * t->dv_pad, &rows, t->v_type);
+    e->v_cells = (struct lp_cells){.row = e->wide};
     for (int j = first; j < last; j++) {
-        e->v[j] = (const char *)(t->v + j * t->dv_pad);
+        e->wide[j] = (const char *)(t->v + j * t->dv_pad);
     }
-    e->n_ahead = 0;
 }
 
 /* Raw dots of rows [r0, r1) with places [first, last), multiples of 16. */
@@ -156,15 +173,16 @@ static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int64_t r0, int64
         int in_place = lp_in_place(t->k_type, t->dk, dk);
         int type = in_place ? t->k_type : LP_T_F32;
         for (int j = first; j < last; j += 16) {
-            const char *wide[16], *const *k = e->k + j;
+            const char *wide[16];
+            struct lp_cells k = {e->k + j, e->k + j, e->k_ahead, e->k_ahead ? t->k_bytes : 0};
             if (!in_place) {
                 lp_k_rows(e, t, j, wide);
-                k = wide;
+                k.row = wide;
             }
             for (int64_t r = r0; r < r1; r += LP_BLOCK) {
-                lp_dots_any(t->s + r * LP_TILE + j, t->q + r * dk, k, dk, e->v + j,
-                            r == r0 ? t->v_bytes : 0, type,
+                lp_dots_any(t->s + r * LP_TILE + j, t->q + r * dk, &k, dk, type,
                             (int)(r1 - r < LP_BLOCK ? r1 - r : LP_BLOCK));
+                k.ask = 0;
             }
         }
         return;
@@ -220,7 +238,7 @@ static void lp_value_runs(const struct lp_tile *e, struct lp_attn *t, int type, 
     for (int i = 0; i < e->n_runs && e->run[i][0] < b; i++) {
         int from = e->run[i][0] > a ? e->run[i][0] : a, to = e->run[i][1] < b ? e->run[i][1] : b;
         if (from < to) {
-            struct lp_value_rows x = {e->v, e->n_ahead ? e->ahead : NULL, t->dv_pad, from, to};
+            struct lp_value_rows x = {e->v_cells, t->dv_pad, from, to};
             lp_values_any(t->o + r * t->dv_pad, t->s + r * LP_TILE, &x, type, n_row);
         }
     }
@@ -255,9 +273,9 @@ static void lp_value_block(const struct lp_tile *e, struct lp_attn *t, int type,
 }
 
 /* m, l, o of rows [r0, r1), all of one list, for one tile. Rows that see nothing get m = -inf, l =
- * 0. *any: whether some row sees something. */
+ * 0. more: the next tile will be run too. *any: whether some row sees something. */
 static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1, int64_t tile,
-                       int *any) {
+                       int more, int *any) {
     struct lp_tile e = {.start = tile * LP_TILE};
     int from = LP_TILE, to = 0;
     for (int64_t r = r0; r < r1; r++) {
@@ -281,8 +299,8 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
     if (!*any) {
         return LP_OK;
     }
-    if (last_row - first_row <= LP_FEW) {
-        lp_tile_ahead(&e, t, kv_head, t->list[r0], tile);
+    if (!more || last_row - first_row > LP_FEW) {
+        e.k_ahead = e.v_ahead = 0;
     }
     lp_tile_dots(&e, t, first_row, last_row, from / 16 * 16, (to + 15) / 16 * 16);
     for (int64_t r = first_row; r < last_row; r++) {
@@ -291,6 +309,7 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
         }
     }
     int type = t->v_type;
+    e.v_cells = (struct lp_cells){e.v, e.v, e.v_ahead, e.v_ahead};
     if (!lp_in_place(type, t->dv, t->dv_pad) ||
         (type != LP_T_F32 && last_row - first_row > LP_FEW)) {
         lp_v_rows(&e, t, from, to);
@@ -299,6 +318,7 @@ static int lp_tile_run(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r
     for (int64_t r = first_row; r < last_row; r += LP_BLOCK) {
         int n_row = (int)(last_row - r < LP_BLOCK ? last_row - r : LP_BLOCK);
         lp_value_block(&e, t, type, r, n_row);
+        e.v_cells.ask = 0;
     }
     return LP_OK;
 }

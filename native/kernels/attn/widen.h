@@ -75,10 +75,10 @@ LP_INLINE void lp_widen_floats(float *dst, const char *p, int64_t n, int type) {
 }
 
 /* Rows [0, n_rows) of n elements at p[i], padded with zeros to a multiple of 16, to dst + i *
- * stride. Meanwhile rows of ahead_bytes at ahead[i] are fetched, where ahead is given. */
+ * stride. Meanwhile `ask` bytes at p[i] + ahead are fetched. */
 struct lp_wide_rows {
-    const char *const *p, *const *ahead;
-    int64_t ahead_bytes, n, stride;
+    const char *const *p;
+    int64_t ahead, ask, n, stride;
     int n_rows;
 };
 
@@ -86,9 +86,7 @@ struct lp_wide_rows {
     for (int i = 0; i < w->n_rows; i++) {                                                          \
         float *to = dst + i * w->stride;                                                           \
         const char *p = w->p[i];                                                                   \
-        if (w->ahead) {                                                                            \
-            lp_ask(w->ahead[i], w->ahead_bytes);                                                   \
-        }                                                                                          \
+        lp_ask(p + w->ahead, w->ask);                                                              \
         call;                                                                                      \
     }                                                                                              \
     break
