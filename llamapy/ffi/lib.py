@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import operator
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,18 @@ OPND_BYTES = struct.calcsize("<2Q q 4q 4q")
 NODE_BYTES = struct.calcsize("<2Q 2q 12q 12d") + (1 + MAX_SRC) * OPND_BYTES
 
 # Bits of `need` in kernels.def and of lp_cpu_features.
-FEATURES = {"avx2": 1, "avx512": 2, "vnni": 4, "neon": 8, "dotprod": 16}
-# What each value of LLAMAPY_ISA leaves allowed.
-LEVELS = {"scalar": 0, "avx2": 1, "avx512": 1 | 2 | 4, "neon": 8 | 16}
-# What a row's instruction set is called in kernels.def, worst first.
-ISAS = ("scalar", "avx2", "avx512", "avx512vnni", "neon", "neondot")
+FEATURES = {"avx2": 1, "avx512": 2, "vnni": 4, "neon": 8, "dotprod": 16, "avxvnni": 32}
+# What a row's instruction set is called in kernels.def and LLAMAPY_ISA, and the bits it stands on,
+# worst first.
+ISAS = {
+    "scalar": 0,
+    "avx2": 1,
+    "avxvnni": 1 | 32,
+    "avx512": 1 | 2,
+    "avx512vnni": 1 | 2 | 4,
+    "neon": 8,
+    "neondot": 8 | 16,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,9 +161,11 @@ def allowed() -> int:
     level = flags.choice("LLAMAPY_ISA")
     if level is None:
         return have
-    if level != "scalar" and not have & FEATURES[level]:
+    if ISAS[level] & ~have:
         raise UsageError(f"LLAMAPY_ISA={level}: this CPU has no {level}; it may lower, never raise")
-    return have & LEVELS[level]
+    names = tuple(ISAS)
+    lower = (ISAS[name] for name in names[: names.index(level) + 1])
+    return have & functools.reduce(operator.or_, lower)
 
 
 def best_kernel(family: str, wtype: str, xtype: str) -> int | None:

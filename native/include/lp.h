@@ -19,6 +19,7 @@
 #define LP_VNNI 4u   /* AVX-512 VNNI */
 #define LP_NEON 8u
 #define LP_DOTPROD 16u /* sdot and udot (implies LP_NEON) */
+#define LP_AVXVNNI 32u /* AVX-VNNI, the dot products of bytes in 256 bits (implies LP_AVX2) */
 
 /* Status of a run or a kernel. */
 enum {

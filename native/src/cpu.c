@@ -9,6 +9,15 @@
 #define HAS_DOTPROD 0
 #endif
 
+#if defined(__x86_64__)
+#include <cpuid.h>
+/* Leaf 7, subleaf 1, which compilers' own probes know late. Its registers are those of AVX2. */
+static int has_avx_vnni(void) {
+    unsigned a, b, c, d;
+    return __get_cpuid_count(7, 1, &a, &b, &c, &d) && (a >> 4 & 1);
+}
+#endif
+
 uint64_t lp_cpu_features(void) {
     uint64_t have = 0;
 #if defined(__x86_64__)
@@ -22,6 +31,8 @@ uint64_t lp_cpu_features(void) {
         have |= LP_AVX512;
     if ((have & LP_AVX512) && __builtin_cpu_supports("avx512vnni"))
         have |= LP_VNNI;
+    if ((have & LP_AVX2) && has_avx_vnni())
+        have |= LP_AVXVNNI;
 #elif defined(__aarch64__)
     have |= LP_NEON; /* part of the base architecture */
     if (HAS_DOTPROD)

@@ -25,6 +25,9 @@ int64_t lp_probe_int8_peak(int64_t rounds) {
     if (lp_cpu_features() & LP_VNNI) {
         return lp_probe_int8_avx512vnni(rounds);
     }
+    if (lp_cpu_features() & LP_AVXVNNI) {
+        return lp_probe_int8_avxvnni(rounds);
+    }
     if (lp_cpu_features() & LP_AVX2) {
         return lp_probe_int8_avx2(rounds);
     }

@@ -12,6 +12,7 @@ LP_API uint64_t lp_probe_read(const char *p, int64_t n);
 LP_API int64_t lp_probe_int8_peak(int64_t rounds);
 LP_API int64_t lp_probe_fma_peak(int64_t rounds);
 
+int64_t lp_probe_int8_avxvnni(int64_t rounds);
 int64_t lp_probe_int8_avx512vnni(int64_t rounds);
 int64_t lp_probe_fma_avx512(int64_t rounds);
 /* On their own, for when the instruction set is lowered. Not in a library for another processor. */

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from llamapy.base import flags
 from llamapy.base.errors import LlamapyError, UsageError
 from llamapy.ffi import lib
 from llamapy.ffi.record import NO_SLOT, NODE, OPND, empty_nodes
@@ -72,11 +73,9 @@ def test_table_and_ops_agree() -> None:
 
 
 def test_rows_need_what_their_isa_is_called() -> None:
-    need = {"scalar": 0, "avx2": 1, "avx512": 1 | 2, "avx512vnni": 1 | 2 | 4, "neon": 8}
-    need["neondot"] = 8 | 16
     for row in lib.load().kernels:
         # a bit that implies another need not repeat it
-        assert row.need & ~need[row.isa] == 0, row
+        assert row.need & ~lib.ISAS[row.isa] == 0, row
         assert (row.need == 0) == (row.isa == "scalar"), row
 
 
@@ -105,7 +104,17 @@ def test_isa_may_be_lowered(monkeypatch: pytest.MonkeyPatch) -> None:
     assert states["scalar"].state == "available"
     assert states["neon"].state == "not compiled"
     monkeypatch.setenv("LLAMAPY_ISA", "avx512")
-    assert lib.allowed() == lib.load().features
+    assert lib.allowed() == lib.load().features & ~lib.FEATURES["vnni"]
+    row = lib.best_kernel("mul_mat", "q4_0", "x8")
+    assert row is not None and lib.load().kernels[row].isa == "avx512"
+    if "vnni" in lib.features():
+        monkeypatch.setenv("LLAMAPY_ISA", "avx512vnni")
+        assert lib.allowed() == lib.load().features
+
+
+def test_isa_takes_the_names_of_the_table() -> None:
+    (flag,) = (f for f in flags.FLAGS if f.name == "LLAMAPY_ISA")
+    assert flag.choices == tuple(lib.ISAS)
 
 
 def test_isa_may_not_be_raised(monkeypatch: pytest.MonkeyPatch) -> None:

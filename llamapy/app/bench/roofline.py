@@ -95,7 +95,8 @@ def probe_name(kind: str, mask: int) -> str:
     is no ceiling. Empty when there is none."""
     if not mask:
         return ""
-    lowered = mask & FEATURES["avx2"] and not mask & FEATURES["avx512"]
+    best = FEATURES["vnni" if kind == "int8" else "avx512"]
+    lowered = mask & FEATURES["avx2"] and not mask & best
     return f"lp_probe_{kind}_{'avx2' if lowered else 'peak'}"
 
 

@@ -6,3 +6,5 @@
 #include "gemm_x8.h"
 
 LP_MUL_MAT(_r8_x8_, avx2)
+LP_MUL_MAT(_r8_x8_, avxvnni)
+LP_MUL_MAT(_r8_x8_, avx512)

@@ -5,3 +5,5 @@
 #include "gemm_x8.h"
 
 LP_MUL_MAT(_x8_, avx2)
+LP_MUL_MAT(_x8_, avxvnni)
+LP_MUL_MAT(_x8_, avx512)
