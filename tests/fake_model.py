@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from llamapy.loader.repack import Repacked
+
 BOS, EOS, WORD = 256, 257, 258
 SPECIALS = {"<bos>": BOS, "<eos>": EOS}
 PIECES = {BOS: b"<bos>", EOS: b"<eos>", WORD: " wörd".encode()}
@@ -115,6 +117,11 @@ class FakeModel:
         self.on_decode, self.broken = on_decode, broken
         self.contexts: list[FakeContext] = []
         self.n_open = 0
+        self.repacked = Repacked("auto")
+        self.told: list[int] = []  # how many tokens were announced
+
+    def will_generate(self, n_tokens: int, interrupted: Callable[[], bool]) -> None:
+        self.told.append(n_tokens)
 
     @contextmanager
     def context(self, **options: Any) -> Iterator[FakeContext]:

@@ -11,10 +11,10 @@ from typing import Any
 import llamapy
 from llamapy.base import flags, threads
 from llamapy.base.errors import LlamapyError
+from llamapy.base.memory import cgroup_memory, meminfo
 from llamapy.base.paths import KNOWN, cache_dir, find_model, models_dir
 
 PACKAGES = ("numpy", "tokenizers", "sentencepiece", "typer", "rich", "huggingface_hub")
-NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near the largest
 
 
 def report() -> dict[str, Any]:
@@ -83,33 +83,12 @@ def _threads() -> dict[str, Any]:
 
 def _memory(root: Path = Path("/")) -> dict[str, int | None]:
     """Bytes: of the machine, available now, and the least limit of our cgroups."""
-    fields = {}
-    for line in _text(root / "proc/meminfo").splitlines():
-        name, _, rest = line.partition(":")
-        fields[name] = int(rest.split()[0]) * 1024 if rest.split() else 0
+    fields = meminfo(root)
     return {
         "total_bytes": fields.get("MemTotal"),
         "available_bytes": fields.get("MemAvailable"),
         "cgroup_limit_bytes": cgroup_memory(root),
     }
-
-
-def cgroup_memory(root: Path = Path("/")) -> int | None:
-    """The least memory limit of this process's cgroups (v1 or v2) and their parents."""
-    mounts = root / "sys/fs/cgroup"
-    limits = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        top = mounts / controllers
-        name = "memory.limit_in_bytes" if controllers else "memory.max"
-        folder = top if ".." in group else top / group.lstrip("/")
-        for at in (folder, *folder.parents):
-            if at.is_relative_to(top):
-                limits.append(_text(at / name))
-    numbers = [int(text) for text in limits if text.isdigit()]
-    return min((n for n in numbers if n < NO_LIMIT), default=None)
 
 
 def _cache() -> dict[str, Any]:
@@ -118,10 +97,3 @@ def _cache() -> dict[str, Any]:
         found = find_model(model)
         models[name] = str(found) if found else None
     return {"folder": str(cache_dir()), "models_folder": str(models_dir()), "models": models}
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

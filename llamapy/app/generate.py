@@ -138,7 +138,7 @@ def generate(
         n_threads=s.n_threads,
         n_threads_batch=s.n_threads_batch,
     ) as ctx:
-        run = _Run(ctx, tokenizer, s, plan, interrupted)
+        run = _Run(ctx, model, s, plan, interrupted)
         yield Started(plan.ids, plan.n_ctx, plan.n_max, plan.dropped, run.sampler.describe())
         with getattr(ctx, "interruptible", nullcontext)():
             yield from run.events()
@@ -176,9 +176,10 @@ class _Run:
     """One generation on an open context."""
 
     def __init__(
-        self, ctx: Any, tokenizer: Any, s: Settings, plan: Fit, interrupted: Callable[[], bool]
+        self, ctx: Any, model: Any, s: Settings, plan: Fit, interrupted: Callable[[], bool]
     ) -> None:
-        self.ctx, self.tokenizer, self.s, self.plan = ctx, tokenizer, s, plan
+        self.ctx, self.model, self.s, self.plan = ctx, model, s, plan
+        self.tokenizer = tokenizer = model.tokenizer
         self.interrupted = interrupted
         self.sampler = Sampler(s.sampling, tokenizer)
         for id in plan.ids:
@@ -186,7 +187,7 @@ class _Run:
         self.stream = Stream(s.stop, include_stop=s.include_stop)
         self.ids: list[int] = []
         self.texts: list[str] = []
-        self.seconds = dict.fromkeys(("prompt", "decode", "sample", "text"), 0.0)
+        self.seconds = dict.fromkeys(("prompt", "repack", "decode", "sample", "text"), 0.0)
         self.started = time.perf_counter()
 
     def events(self) -> Iterator[Event]:
@@ -225,9 +226,18 @@ class _Run:
                 return "stop"
             if self.interrupted():
                 return "interrupted"
+            if len(self.ids) == 1:
+                self._repack()
             if len(self.ids) < self.plan.n_max:
                 logits = self._decode([id], "last", "decode")
         return self.plan.limit
+
+    def _repack(self) -> None:
+        """Between the first token and the second: the first one comes as early as it can, and the
+        graph of the steps to come is not built yet."""
+        start = time.perf_counter()
+        self.model.will_generate(self.plan.n_max - 1, self.interrupted)
+        self.seconds["repack"] += time.perf_counter() - start
 
     def _decode(self, ids: list[int], logits: str, phase: str) -> Any:
         start = time.perf_counter()

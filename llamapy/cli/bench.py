@@ -39,6 +39,10 @@ class WhatOptions:
     load_mode: Annotated[
         str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
     ] = "mmap"
+    repack: Annotated[
+        str,
+        typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: auto, on, off."),
+    ] = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +149,7 @@ def _job(what: WhatOptions, test: TestOptions, show: ReportOptions, format: str)
         warm_up=test.warmup,
         interleave=test.interleave,
         load_mode=what.load_mode,
+        repack=what.repack,
         roofline=show.roofline,
         phases=show.phases and format != "csv",
         ops=show.ops and format != "csv",

@@ -53,7 +53,7 @@ def command(
         raise UsageError("--json and the array cannot both go to stdout: give -o OUT.npy")
     if sum(given is not None for given in (tokens, tokens_file, prompt)) != 1:
         raise UsageError("give one of --tokens, --tokens-file and -p")
-    with options.open_model(model) as opened:
+    with options.open_model(model, threads=context.threads) as opened:
         ids = _ids(opened, tokens, tokens_file, prompt, special)
         end = _write(opened, ids, output, _settings(context, last))
     if json:

@@ -101,6 +101,10 @@ class ModelOptions:
     load_mode: Annotated[
         str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
     ] = "mmap"
+    repack: Annotated[
+        str,
+        typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: auto, on, off."),
+    ] = "auto"
     pre: Annotated[
         str | None,
         typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),
@@ -188,13 +192,19 @@ def resolve_model(given: str | None) -> Path:
     return path
 
 
-def open_model(o: ModelOptions) -> Any:
-    """An open `llamapy.api.Model`."""
+def open_model(o: ModelOptions, threads: int | None = None) -> Any:
+    """An open `llamapy.api.Model`. `threads` repack its weights."""
     path = resolve_model(o.model)
     from llamapy.api import Model
 
     return Model.open(
-        path, load_mode=o.load_mode, place_flags=place_flags(o), pre=o.pre, lenient=o.lenient
+        path,
+        load_mode=o.load_mode,
+        place_flags=place_flags(o),
+        pre=o.pre,
+        lenient=o.lenient,
+        repack=o.repack,
+        n_threads=threads,
     )
 
 

@@ -106,7 +106,7 @@ def command(
     options.begin(verbose=show.verbose, json=show.json or show.json_stream, strict=show.strict)
     prompt = _prompt(source)
     start = time.perf_counter()
-    with options.open_model(model) as opened:
+    with options.open_model(model, threads=context.threads) as opened:
         settings = _settings(source, limit, context, sampling, show, opened)
         load_s = time.perf_counter() - start
         log.info(f"opened {opened.gguf.path} in {load_s * 1e3:.0f} ms")
@@ -223,6 +223,8 @@ class _Answer:
             self.out.write(text)
 
     def _end(self, end: Finished) -> None:
+        from dataclasses import asdict
+
         from llamapy.app.identity import model_hash
         from llamapy.app.result import result
 
@@ -238,6 +240,7 @@ class _Answer:
                 "path": str(gguf.path),
                 "architecture": gguf.get_str("general.architecture"),
                 "hash": model_hash(gguf),
+                "repack": asdict(self.model.repacked),
             }
             body = result(self.started, end, self.settings, about, self.load_s)
             head = {"event": "finished"} if self.show.json_stream else {}

@@ -29,7 +29,8 @@ class Tensor:
 
     A view has `view_src` (always the root, never a view) and `view_offs` in bytes from its start.
     `buffer` and `offset_bytes` are set by the allocator, or beforehand for weights and caches;
-    a view has none of its own: ask `home()`.
+    a view has none of its own: ask `home()`. `twin` is the same weight in a form that the products
+    of its device read faster; whoever reads the weight itself need not know.
     """
 
     __slots__ = (
@@ -42,6 +43,7 @@ class Tensor:
         "op",
         "params",
         "src",
+        "twin",
         "type",
         "view_offs",
         "view_src",
@@ -76,6 +78,7 @@ class Tensor:
         self.view_offs: int = view_offs
         self.buffer: Any = None  # a graph.device.Buffer once placed
         self.offset_bytes = 0
+        self.twin: Tensor | None = None
 
     @property
     def n_elements(self) -> int:

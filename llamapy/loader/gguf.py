@@ -60,6 +60,7 @@ class GGUF(Closing, Keyed):
         self.data_offset = 0
         self.data_end = 0  # end of the last tensor, without padding
         self.problems: list[str] = []
+        self.from_file = False  # else the mapping is all there is
         self._map: mmap.mmap | None = map_
         self._view: memoryview | None = memoryview(map_)
 
@@ -72,7 +73,9 @@ class GGUF(Closing, Keyed):
         """
         path = Path(path)
         map_, size = _map(path)
-        return cls.of(path, map_, size, lenient=lenient)
+        out = cls.of(path, map_, size, lenient=lenient)
+        out.from_file = True
+        return out
 
     @classmethod
     def of(cls, path: Path, map_: mmap.mmap, size_bytes: int, *, lenient: bool = False) -> GGUF:
@@ -150,6 +153,15 @@ class GGUF(Closing, Keyed):
             if start < self.size_bytes:
                 with contextlib.suppress(OSError):
                     self._map.madvise(mmap.MADV_WILLNEED, start, self.size_bytes - start)
+
+    def forget(self, info: TensorInfo) -> None:
+        """The bytes of a tensor will not be read again soon: the pages that are its alone
+        leave this process. They come back from the file when touched."""
+        page = mmap.PAGESIZE
+        start, end = -(-info.offset // page) * page, (info.offset + info.n_bytes) // page * page
+        if self._map is not None and self.from_file and start < end:
+            with contextlib.suppress(OSError):
+                self._map.madvise(mmap.MADV_DONTNEED, start, end - start)
 
     def close(self) -> None:
         """Give up the mapping; it goes at once unless someone still holds a view of it."""

@@ -75,6 +75,10 @@ class ModelFiles(Closing, Keyed):
         for shard in self.shards:
             shard.prefetch()
 
+    def forget(self, info: TensorInfo) -> None:
+        """As GGUF.forget."""
+        self.shards[info.shard].forget(info)
+
     def close(self) -> None:
         """As GGUF.close, for every shard."""
         self.keys, self.tensors = KeyTable(), {}

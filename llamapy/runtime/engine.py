@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, Self
 
@@ -19,6 +19,7 @@ from llamapy.loader.hparams import HParams
 from llamapy.loader.mapped import CPU_MAPPED
 from llamapy.loader.place import CPU, DeviceInfo, Placement, place
 from llamapy.loader.place_flags import PlaceFlags
+from llamapy.loader.repack import WORTH_STEPS, Repacked, check_choice, repack
 from llamapy.loader.spec import Matched, match
 from llamapy.loader.splits import ModelFiles, open_model
 from llamapy.loader.weights import Progress, Weights, load_weights
@@ -27,6 +28,7 @@ from llamapy.runtime.context import Context, ContextParams, Parts
 from llamapy.tokenize import Tokenizer
 from llamapy.tokenize import load as load_tokenizer
 
+ROWS_ARE_READ = ("token_embd.weight",)  # one by one, besides products
 DEFAULT_CTX = 4096  # at most this when nobody asks for a size, and never more than the model's
 
 
@@ -57,6 +59,9 @@ class Engine(Closing):
                 f"{files.path}: {len(matched.unused)} tensors that {arch.name} does not use: "
                 f"{', '.join(matched.unused[:3])}{more}"
             )
+        self.repacked = Repacked("off")
+        self._matched = matched
+        self._n_threads: int | None = None
         self._pre: str | None = None
         self._lenient = False
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
@@ -73,16 +78,20 @@ class Engine(Closing):
         place_flags: PlaceFlags | None = None,
         pre: str | None = None,
         lenient: bool = False,
+        repack: str = "auto",
+        n_threads: int | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Open a GGUF (any shard of a split one, or a folder with one model) and map or copy its
         weights. `devices` are those besides the CPU, best first. Raises FileError for what is
-        wrong with the file, UsageError for a flag that names what is not there."""
+        wrong with the file, UsageError for a flag that names what is not there. `repack`: see
+        loader/repack.py; `n_threads` do it, now if it is 'on', when `will_generate` says that it
+        pays if 'auto'."""
         flags = place_flags or PlaceFlags(
             n_gpu_layers=n_gpu_layers, overrides=tuple(override_tensor)
         )
         others = list(devices or ())
-        out = cls.of_files(open_model(path), flags, others, load_mode, progress)
+        out = cls.of_files(open_model(path), flags, others, load_mode, progress, repack, n_threads)
         out._pre, out._lenient = pre, lenient
         return out
 
@@ -94,6 +103,8 @@ class Engine(Closing):
         others: Sequence[Device] = (),
         load_mode: str = "mmap",
         progress: Progress | None = None,
+        repack: str = "auto",
+        n_threads: int | None = None,
     ) -> Self:
         """As `open`, of files that are open already and now belong to the engine."""
         try:
@@ -111,12 +122,37 @@ class Engine(Closing):
                 progress=progress,
             )
             out = cls(files, arch, hparams, matched, placement, weights, others)
+            check_choice(repack)
+            out.repacked = Repacked(repack)
+            out._matched, out._n_threads = matched, n_threads
+            if repack == "on":
+                out._repack()
         except BaseException:
             files.close()
             raise
         for text in out.warnings:
             log.warn("W01", text)
         return out
+
+    def will_generate(self, n_tokens: int, interrupted: Callable[[], bool] = lambda: False) -> None:
+        """So many tokens are going to be generated, one after another. Graphs built from now on may
+        read other forms of the weights; results are the same. Making these stops, without effect,
+        once `interrupted` is true."""
+        done = self.repacked.n_tensors or self.repacked.kept
+        if self.repacked.asked == "auto" and not done and n_tokens >= WORTH_STEPS:
+            self._repack(interrupted)
+
+    def _repack(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+        device = CpuDevice(self._n_threads or default_threads().n)
+        try:
+            self.repacked = repack(
+                self.weights, self._matched, device, self.repacked.asked, interrupted
+            )
+        finally:
+            device.close()
+        for name, (_, info) in self._matched.found.items():
+            if self.weights[name].twin is not None and name not in ROWS_ARE_READ:
+                self.gguf.forget(info)
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

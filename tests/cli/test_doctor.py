@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llamapy.app.doctor import cgroup_memory
+from llamapy.base.memory import cgroup_memory
 from llamapy.cli.main import main
 
 

@@ -22,7 +22,7 @@ Use = Callable[..., FakeModel]
 def use(monkeypatch: pytest.MonkeyPatch) -> Use:
     def set_model(*args: Any, **more: Any) -> FakeModel:
         model = FakeModel(*args, **more)
-        monkeypatch.setattr(options, "open_model", lambda o: model)
+        monkeypatch.setattr(options, "open_model", lambda o, **more: model)
         return model
 
     return set_model

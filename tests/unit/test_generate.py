@@ -39,7 +39,7 @@ def test_events_come_in_order() -> None:
     assert [e.id for e in events[2:4]] == [ord("H"), ord("i")]
     assert (end.text, end.raw, end.ids, end.reason) == ("Hi", b"Hi", [72, 105], "eos")
     assert (end.n_prompt, end.n_generated, end.n_cached) == (2, 2, 0)
-    assert set(end.seconds) == {"prompt", "decode", "sample", "text", "total"}
+    assert set(end.seconds) == {"prompt", "repack", "decode", "sample", "text", "total"}
 
 
 @pytest.mark.parametrize(
@@ -219,3 +219,9 @@ def test_settings_reach_the_context() -> None:
         "n_threads": 3,
         "n_threads_batch": None,
     }
+
+
+def test_what_follows_the_first_token_is_announced_once() -> None:
+    model = FakeModel(b"abc")
+    list(generate(model, b"x", Settings(n_predict=9)))
+    assert model.told == [8]

@@ -27,6 +27,7 @@ from llamapy.loader.splits import open_model
 from llamapy.runtime.engine import Engine
 
 SCHEMA_VERSION = 1
+MANY = 100  # a measurement stands for runs of so many times its length
 STEADY = 0.05  # MAD over median up to which the samples of a test agree
 Report = dict[str, Any]
 Tick = Callable[[str, int, int], None]  # what, repetitions done, of how many
@@ -42,6 +43,7 @@ class Job:
     warm_up: bool = True
     interleave: bool = True
     load_mode: str = "mmap"
+    repack: str = "auto"
     roofline: bool = False
     phases: bool = False
     ops: bool = False
@@ -54,7 +56,7 @@ def bench(job: Job, tick: Tick = lambda what, done, total: None) -> Report:
     tests: list[Report] = []
     more: dict[str, list[Report]] = {"phases": [], "ops": []}
     for source in job.models:
-        with _Opened(source, job.load_mode) as opened:
+        with _Opened(source, job) as opened:
             tests += opened.tests(job, tick)
             if job.phases:
                 more["phases"].append({**opened.about(), **opened.phases(job)})
@@ -102,14 +104,16 @@ def _share(test: Report, top: roofline.Ceilings) -> Report:
 class _Opened:
     """One model, opened on the clock. Making synthetic weights does not count."""
 
-    def __init__(self, source: Path | Spec, load_mode: str) -> None:
+    def __init__(self, source: Path | Spec, job: Job) -> None:
+        load_mode = job.load_mode
         made = make_files(source) if isinstance(source, Spec) else None
         if made is not None:  # in memory already, and no file to read
             load_mode = load_mode.replace("read", "mmap")
         start = time.perf_counter()
         files = open_model(source) if isinstance(source, Path) else made
         assert files is not None
-        self.engine = Engine.of_files(files, PlaceFlags(), load_mode=load_mode)
+        self.engine = Engine.of_files(files, PlaceFlags(), load_mode=load_mode, repack=job.repack)
+        self.engine.will_generate(max((case.n_gen for case in job.cases), default=0) * MANY)
         self.load_s = time.perf_counter() - start
         self.weights = cost.weigh(self.engine.weights)
         self.synthetic = isinstance(source, Spec)
@@ -135,7 +139,12 @@ class _Opened:
             interleave=job.interleave,
             tick=lambda done, total: tick(label, done, total),
         )
-        head = {**self.about(), "backends": "CPU", "load_s": self.load_s}
+        head = {
+            **self.about(),
+            "backends": "CPU",
+            "load_s": self.load_s,
+            "repack": asdict(self.engine.repacked),
+        }
         return [{**head, **self._test(s)} for s in samples]
 
     def _test(self, s: Samples) -> Report:

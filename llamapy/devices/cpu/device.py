@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from llamapy.base.errors import UsageError
-from llamapy.devices.cpu.buffers import HOST, HostBuffer
+from llamapy.devices.cpu.buffers import HOST, REPACK, HostBuffer
 from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower, misread
 from llamapy.devices.cpu.prepare import prepare
 from llamapy.ffi import pool as ffi_pool
@@ -55,6 +55,7 @@ class CpuDevice:
 
     name = "CPU"
     default_buft = HOST
+    repack_buft = REPACK
 
     def __init__(self, max_threads: int = 1) -> None:
         self.description = f"CPU, {max_threads} threads"

@@ -28,6 +28,7 @@ _KEYED = {
     "get_rows": (0,),
     "set_rows": (0,),
     "cpy": (0,),
+    "repack": (0,),
     "flash_attn": (1, 2),
     "flash_attn_part": (1, 2),
 }
@@ -51,7 +52,7 @@ def kernel_key(node: Tensor) -> tuple[str, str, str]:
         return (op, "kv", "kv") if k in CACHE_TYPES and v in CACHE_TYPES else (op, k, v)
     if op == "get_rows":
         return op, node.src[0].type.name, "f32"
-    if op in ("set_rows", "cpy"):
+    if op in ("set_rows", "cpy", "repack"):
         return op, node.type.name, node.src[1 if op == "set_rows" else 0].type.name
     return op, node.type.name, "f32"
 

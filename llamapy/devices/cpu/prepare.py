@@ -70,6 +70,13 @@ def _uses(nodes: list[Tensor]) -> tuple[Counter[int], Counter[int]]:
     return all_uses, x8_uses
 
 
+def _take_twins(nodes: list[Tensor]) -> None:
+    """Products of quantised activations read a weight's faster form, where it has one."""
+    for node in nodes:
+        if _wants_x8(node) and (twin := node.src[0].twin) is not None:
+            node.src = (twin, *node.src[1:])
+
+
 def _quantise(nodes: list[Tensor], keep: Collection[int]) -> list[Tensor]:
     all_uses, x8_uses = _uses(nodes)
     made: dict[int, Tensor] = {}  # id of an activation -> its quantised twin
@@ -129,4 +136,5 @@ def _cut_attention(nodes: list[Tensor], n_threads: int) -> list[Tensor]:
 def prepare(nodes: list[Tensor], keep: Collection[int], n_threads: int) -> list[Tensor]:
     """The nodes of a split as the CPU will run them. `keep`: ids of tensors that are needed outside
     of this split, besides OUTPUTs; those are never folded away."""
+    _take_twins(nodes)
     return _cut_attention(_quantise(nodes, keep), n_threads)

@@ -17,23 +17,22 @@
 #define LP_R8_ROWS 8
 #define LP_R8_TYPE 2000
 
-/* Weight i of a word of 32 / width goes where weight 4 s + e stands in byte e. */
-LP_FORCE int lp_r8_place(int i, int width) {
-    return (i % 4 * (8 / width) + i / 4) * width;
+/* Weight 4 s + e of a word goes to place s of byte e: the bits of a weight's number change places,
+ * the number of a weight's own bit the last. Each step exchanges two of them, which moves half of
+ * the word's bits by n. */
+LP_FORCE uint32_t lp_r8_swap(uint32_t x, uint32_t mask, int n) {
+    const uint32_t t = (x >> n ^ x) & mask;
+    return x ^ t ^ t << n;
 }
-LP_FORCE uint32_t lp_r8_spread(uint32_t x, int width) {
-    uint32_t y = 0;
-    for (int i = 0; i < 32 / width; i++) {
-        y |= (x >> i * width & ((1u << width) - 1)) << lp_r8_place(i, width);
+LP_FORCE uint32_t lp_r8_spread(uint32_t x, int kind) {
+    if (kind == LP_BITS) { /* s2 s1 s0 e1 e0: e0 with e1, then with s0 */
+        x = lp_r8_swap(lp_r8_swap(x, 0x22222222, 1), 0x0a0a0a0a, 3);
     }
-    return y;
+    return lp_r8_swap(lp_r8_swap(x, 0x00cc00cc, 6), 0x0000f0f0, 12);
 }
-LP_FORCE uint32_t lp_r8_gather(uint32_t y, int width) {
-    uint32_t x = 0;
-    for (int i = 0; i < 32 / width; i++) {
-        x |= (y >> lp_r8_place(i, width) & ((1u << width) - 1)) << i * width;
-    }
-    return x;
+LP_FORCE uint32_t lp_r8_gather(uint32_t x, int kind) {
+    x = lp_r8_swap(lp_r8_swap(x, 0x0000f0f0, 12), 0x00cc00cc, 6);
+    return kind == LP_BITS ? lp_r8_swap(lp_r8_swap(x, 0x0a0a0a0a, 3), 0x22222222, 1) : x;
 }
 
 /* One word between a row's block and the block of eight: to `to` from `from`. */
@@ -45,8 +44,7 @@ LP_FORCE void lp_r8_word(struct lp_field d, int gather, const uint8_t *from, uin
     }
     memcpy(&x, from, 4);
     if (d.kind != LP_PLAIN) {
-        const int width = d.kind == LP_PAIRS ? 2 : 1;
-        x = gather ? lp_r8_gather(x, width) : lp_r8_spread(x, width);
+        x = gather ? lp_r8_gather(x, d.kind) : lp_r8_spread(x, d.kind);
     }
     memcpy(to, &x, 4);
 }
@@ -54,9 +52,11 @@ LP_FORCE void lp_r8_word(struct lp_field d, int gather, const uint8_t *from, uin
 /* The block of eight rows made of row[0..7], and row r's block taken out of it again. */
 LP_FORCE void lp_r8_join(const struct lp_fmt *f, const uint8_t *const *row, uint8_t *out) {
     int at = 0;
+#pragma GCC unroll 3
     for (int n = 0; n < LP_FIELDS; n++) {
         const struct lp_field d = f->field[n];
         for (int i = 0; i < d.words; i++, at += d.unit) {
+#pragma GCC unroll 8
             for (int r = 0; r < LP_R8_ROWS; r++) {
                 lp_r8_word(d, 0, row[r] + at, out + 8 * at + r * d.unit);
             }
@@ -65,6 +65,7 @@ LP_FORCE void lp_r8_join(const struct lp_fmt *f, const uint8_t *const *row, uint
 }
 LP_FORCE void lp_r8_take(const struct lp_fmt *f, const uint8_t *block, int r, uint8_t *out) {
     int at = 0;
+#pragma GCC unroll 3
     for (int n = 0; n < LP_FIELDS; n++) {
         const struct lp_field d = f->field[n];
         for (int i = 0; i < d.words; i++, at += d.unit) {

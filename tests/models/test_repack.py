@@ -1,0 +1,122 @@
+"""Weights with interleaved rows: which ones, when, and the same bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reference import unpack
+
+from llamapy.app.bench.shapes import Shape, Spec
+from llamapy.app.bench.synthetic import make_files
+from llamapy.base.errors import UsageError
+from llamapy.loader import repack
+from llamapy.loader.place_flags import PlaceFlags
+from llamapy.runtime.engine import Engine
+
+SMALL = Shape(n_layer=2, n_embd=256, n_ff=512, n_head=4, n_head_kv=2, n_embd_head=64, n_vocab=320)
+IDS = [5, 17, 255, 3, 9, 100, 42]
+
+
+def opened(kind: str, choice: str, *, tied: bool = False) -> Engine:
+    files = make_files(Spec("small", replace(SMALL, tied=tied), kind))
+    return Engine.of_files(files, PlaceFlags(), repack=choice, n_threads=2)
+
+
+def logits(engine: Engine) -> bytes:
+    """Of a prompt and of three single steps."""
+    with engine.context(n_ctx=64, n_ubatch=4, n_threads=2) as ctx:
+        parts = [
+            ctx.decode(IDS, logits="all"),
+            *(ctx.decode([i], logits="last") for i in (1, 2, 3)),
+        ]
+        return b"".join(np.asarray(p).tobytes() for p in parts)
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("kind", ["Q4_0", "Q4_1", "Q5_0", "Q8_0", "Q4_K_M", "Q3_K_M", "IQ4_XS"])
+def test_the_same_bits(kind: str, tied: bool) -> None:
+    with opened(kind, "off", tied=tied) as plain, opened(kind, "on", tied=tied) as made:
+        assert not plain.repacked.n_tensors
+        assert made.repacked.n_tensors == 2 * 7 + 1 and not made.repacked.kept
+        assert logits(made) == logits(plain)
+        embedding = made.weights["token_embd.weight"]
+        assert (embedding.twin is not None) == tied
+
+
+def test_what_has_no_such_form_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened("IQ3_S", "off") as plain, opened("IQ3_S", "on") as made:
+        assert made.repacked.kept["iq3_s has no such form"] > 0
+        assert logits(made) == logits(plain)
+    with opened("F16", "on") as made:
+        assert made.repacked.n_tensors == 0
+
+
+def test_rows_that_do_not_come_in_eights_stay() -> None:
+    shape = replace(SMALL, n_vocab=324)
+    with Engine.of_files(make_files(Spec("odd", shape, "Q4_0")), PlaceFlags(), repack="on") as made:
+        assert made.repacked.kept == {"its rows are not a multiple of 8": 1}
+        assert made.repacked.n_tensors == 14
+
+
+def test_auto_waits_until_it_pays() -> None:
+    with opened("Q4_0", "off") as plain, opened("Q4_0", "auto") as made:
+        want = logits(plain)
+        made.will_generate(repack.WORTH_STEPS - 1)
+        assert made.repacked.n_tensors == 0
+        assert logits(made) == want
+        made.will_generate(repack.WORTH_STEPS)
+        assert made.repacked.n_tensors == 15
+        first = made.repacked
+        made.will_generate(1000)  # once is enough
+        assert made.repacked is first
+        assert logits(made) == want
+
+
+def test_auto_leaves_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repack, "available", lambda: 1 << 20)
+    with opened("Q8_0", "auto") as made:
+        made.will_generate(1000)
+        assert made.repacked.n_tensors == 0
+        (reason,) = made.repacked.kept
+        assert reason.endswith("bytes are more than half of the 1048576 available")
+        assert logits(made)
+    with opened("Q8_0", "on") as made:
+        assert made.repacked.n_tensors == 15
+
+
+def test_an_interrupt_leaves_the_weights_as_they_were() -> None:
+    with opened("Q4_0", "off") as plain, opened("Q4_0", "auto") as made:
+        made.will_generate(1000, lambda: True)
+        assert made.repacked.kept == {"interrupted": 15}
+        assert all(t.twin is None for t in made.weights.values())
+        assert logits(made) == logits(plain)
+
+
+def test_another_word_is_refused() -> None:
+    with pytest.raises(UsageError, match="--repack maybe: expected one of auto, on, off"):
+        opened("Q4_0", "maybe")
+
+
+def test_pages_of_the_file_are_given_back(tmp_path: Path) -> None:
+    """All but those that other tensors share, and the embedding's, whose rows are read."""
+    shape = replace(SMALL, n_embd=512, n_ff=2048)
+    spec = Spec("file", shape, "Q8_0")
+    path = tmp_path / "model.gguf"
+    with make_files(spec) as files:
+        path.write_bytes(files.shards[0].view)
+    with Engine.open(path, repack="off") as engine:
+        want = logits(engine)
+        touched = engine.weights.resident_bytes()
+    with Engine.open(path, repack="on") as engine:
+        left = engine.weights.resident_bytes()
+        assert touched is not None and left is not None
+        assert left < touched - engine.repacked.n_bytes // 2
+        assert logits(engine) == want
+
+
+def test_float_weights_have_no_twin(tmp_path: Path) -> None:
+    with Engine.open(unpack("llama-dense", tmp_path), repack="on") as engine:
+        assert engine.repacked.n_tensors == 0
