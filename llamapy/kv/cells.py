@@ -24,6 +24,13 @@ class Cells:
         self.n_swa = n_swa
         self.pos: Ints = np.full(n_cells, -1, np.int32)
         self.member: npt.NDArray[np.bool_] = np.zeros((n_seq_max, n_cells), np.bool_)
+        self._forget()
+
+    def _forget(self) -> None:
+        """Drop what is remembered so that a step costs the same however many cells there are."""
+        self._free_from = 0  # all cells before this one are taken
+        self._last: dict[int, int] = {}  # pos_max by sequence
+        self._rows: dict[int, tuple[int, Ints]] = {}  # by sequence: base of its list, and the list
 
     def held(self, seq: int) -> Ints:
         """The positions of a sequence, in the order of their cells."""
@@ -31,7 +38,10 @@ class Cells:
         return held
 
     def pos_max(self, seq: int) -> int:
-        return int(self.held(seq).max(initial=-1))
+        last = self._last.get(seq)
+        if last is None:
+            last = self._last[seq] = int(self.held(seq).max(initial=-1))
+        return last
 
     def twins(self, seq: int) -> set[int]:
         """The sequences that hold the same cells, itself included."""
@@ -41,6 +51,9 @@ class Cells:
         """n cells: empty ones first, then those out of every window, the oldest first, so that a
         sequence can go back as far as possible. None when there are too few.
         `next_pos[s]`: the first position that sequence s will be asked about."""
+        start = self._free_from
+        if start + n <= self.n_cells and max(self.pos[start : start + n].tolist()) < 0:
+            return np.arange(start, start + n, dtype=np.int32)
         cells = np.flatnonzero(self.pos < 0)
         if len(cells) < n and self.n_swa:
             seen = self.pos[None, :] > (next_pos - self.n_swa)[:, None]  # [n_seq_max, n_cells]
@@ -50,29 +63,47 @@ class Cells:
         return cells[:n].astype(np.int32) if len(cells) >= n else None
 
     def take(self, cells: Ints, ubatch: Ubatch) -> None:
+        if max(self.pos[cells].tolist()) >= 0:
+            self._forget()
         self.pos[cells] = ubatch.pos
         self.member[:, cells] = False
-        for cell, seqs in zip(cells, ubatch.seqs, strict=True):
+        places = cells.tolist()
+        for cell, pos, seqs in zip(places, ubatch.pos.tolist(), ubatch.seqs, strict=True):
             for seq in seqs:
                 self.member[seq, cell] = True
+                self._add(seq, pos, cell)
+        if places[0] == self._free_from and places[-1] - places[0] == len(places) - 1:
+            self._free_from = places[-1] + 1
+
+    def _add(self, seq: int, pos: int, cell: int) -> None:
+        if pos > self._last.get(seq, pos):
+            self._last[seq] = pos
+        base, row = self._rows.get(seq, (0, None))
+        if row is not None and base <= pos < base + len(row):
+            row[pos - base] = cell
 
     def drop(self, cells: Ints) -> None:
         """Free cells whose contents are lost."""
+        self._forget()
         self.member[:, cells] = False
         self.pos[cells] = -1
 
     def rm(self, seq: int, p0: int, p1: int) -> None:
+        self._forget()
         self.member[seq] &= (self.pos < p0) | (self.pos >= p1)
         self._release()
 
     def cp(self, src: int, dst: int, p0: int, p1: int) -> None:
+        self._forget()
         self.member[dst] |= self.member[src] & (self.pos >= p0) & (self.pos < p1)
 
     def keep(self, seq: int) -> None:
+        self._forget()
         self.member[np.arange(len(self.member)) != seq] = False
         self._release()
 
     def clear(self) -> None:
+        self._forget()
         self.pos[:] = -1
         self.member[:] = False
 
@@ -92,21 +123,40 @@ class Cells:
         return pad(n)
 
     def view(self, cells: Ints, ubatch: Ubatch, lists: list[int], n_kv: int) -> GroupView:
-        """Cell lists and visible ranges of a ubatch whose cells have been taken."""
+        """Cell lists and visible ranges of a ubatch whose cells have been taken. Void once more
+        cells are taken or given back."""
         row_of = {seq: i for i, seq in enumerate(lists)}
-        which = np.array([row_of[seqs[0]] for seqs in ubatch.seqs], np.int32)  # [n_tokens]
-        idx = np.full((len(lists), n_kv), -1, np.int32)
-        ranges = np.empty((ubatch.n_tokens, 4), np.int32)
-        for row, seq in enumerate(lists):
-            mine = which == row
-            pos = ubatch.pos[mine]
-            base = self.first_visible(int(pos.min())) // TILE * TILE
+        at = [row_of[seqs[0]] for seqs in ubatch.seqs]  # each token's list
+        if len(lists) == 1:
+            bases = [self._base(int(ubatch.pos[0] if len(at) == 1 else ubatch.pos.min()))]
+            idx = self._row(lists[0], bases[0], n_kv)[None]
+        else:
+            bases = self._bases(ubatch, at, len(lists))
+            idx = np.stack([self._row(s, b, n_kv) for s, b in zip(lists, bases, strict=True)])
+        ranges = [
+            (row, (max(pos - self.n_swa + 1, 0) if self.n_swa else 0) - bases[row],
+             pos + 1 - bases[row], pos - bases[row])
+            for row, pos in zip(at, ubatch.pos.tolist(), strict=True)
+        ]  # fmt: skip
+        return GroupView(cells, idx, np.array(ranges, np.int32))
+
+    def _base(self, pos: int) -> int:
+        """Where the list of a sequence starts whose first query stands at `pos`."""
+        return self.first_visible(pos) // TILE * TILE
+
+    def _bases(self, ubatch: Ubatch, at: list[int], n_lists: int) -> list[int]:
+        first = [np.iinfo(np.int32).max] * n_lists
+        for row, pos in zip(at, ubatch.pos.tolist(), strict=True):
+            first[row] = min(first[row], pos)
+        return [self._base(pos) for pos in first]
+
+    def _row(self, seq: int, base: int, n_kv: int) -> Ints:
+        """Cells of positions [base, base + n_kv) of a sequence, -1 where there is none."""
+        old_base, row = self._rows.get(seq, (0, None))
+        if row is None or old_base != base or len(row) != n_kv:
+            row = np.full(n_kv, -1, np.int32)
             near = (self.pos >= base) & (self.pos < base + n_kv)
             held = np.flatnonzero(self.member[seq] & near)
-            idx[row, self.pos[held] - base] = held
-            lo = np.maximum(pos - self.n_swa + 1, 0) if self.n_swa else np.zeros_like(pos)
-            ranges[mine, 0] = row
-            ranges[mine, 1] = lo - base
-            ranges[mine, 2] = pos + 1 - base
-            ranges[mine, 3] = pos - base
-        return GroupView(cells, idx, ranges)
+            row[self.pos[held] - base] = held
+            self._rows[seq] = base, row
+        return row

@@ -132,10 +132,11 @@ class UnifiedCache:
 
     def begin(self, ubatch: Ubatch) -> UnifiedStep:
         lists = list(dict.fromkeys(seqs[0] for seqs in ubatch.seqs))
-        next_pos = np.array([self.pos_max(s) + 1 for s in range(self.n_seq_max)], np.int32)
-        for i, seqs in enumerate(ubatch.seqs):
+        first = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
+        for pos, seqs in zip(ubatch.pos.tolist(), ubatch.seqs, strict=True):
             for seq in seqs:
-                next_pos[seq] = min(next_pos[seq], ubatch.pos[i])
+                first[seq] = min(first[seq], pos)
+        next_pos = np.array(first, np.int32)
         chosen = []
         for group in self._groups:
             cells = group.choose(ubatch.n_tokens, next_pos)

@@ -12,6 +12,7 @@ from llamapy.base.errors import UsageError
 from llamapy.kv.api import Ints, Ubatch
 
 MIN, MAX = np.iinfo(np.int32).min, np.iinfo(np.int32).max
+_TYPES = (("tokens", np.dtype(np.int32)), ("pos", np.dtype(np.int32)), ("want", np.dtype(np.bool_)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,12 +27,12 @@ class Batch:
     want: npt.NDArray[np.bool_]  # [n]
 
     def __post_init__(self) -> None:
-        for name, type_ in (("tokens", np.int32), ("pos", np.int32), ("want", np.bool_)):
+        for name, type_ in _TYPES:
             array = getattr(self, name)
             if array.dtype != type_ or array.shape != (len(self.seqs),):
                 raise UsageError(
                     f"a batch of {len(self.seqs)} tokens: {name} must be "
-                    f"{type_.__name__}[{len(self.seqs)}], not {array.dtype}{list(array.shape)}"
+                    f"{type_}[{len(self.seqs)}], not {array.dtype}{list(array.shape)}"
                 )
         if not all(self.seqs):
             raise UsageError(f"token {self.seqs.index(())} of a batch belongs to no sequence")
@@ -42,7 +43,7 @@ class Batch:
 
     @property
     def n_outputs(self) -> int:
-        return int(self.want.sum())
+        return int(np.count_nonzero(self.want))
 
 
 def single(tokens: Sequence[int] | Ints, first_pos: int, seq: int, logits: str) -> Batch:
@@ -66,7 +67,7 @@ def _ids(tokens: Sequence[int] | Ints) -> Ints:
         raise UsageError(f"tokens must be a list of ids, got {ids.ndim} axes")
     if ids.size and ids.dtype.kind not in "iu":
         raise UsageError(f"tokens must be whole numbers, got {ids.dtype}")
-    if ids.size and not MIN <= ids.min() <= ids.max() <= MAX:
+    if ids.dtype != np.int32 and ids.size and not MIN <= ids.min() <= ids.max() <= MAX:
         raise UsageError(f"tokens reach from {ids.min()} to {ids.max()}: no ids")
     return np.ascontiguousarray(ids, np.int32)
 
@@ -99,6 +100,11 @@ def _places(batch: Batch) -> Ints:
 
 def split_simple(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
     """Tokens in order, n_ubatch at a time."""
+    if batch.n_tokens <= n_ubatch:
+        outputs = batch.want.nonzero()[0].astype(np.int32)
+        order = np.arange(len(outputs), dtype=np.int32)
+        yield Ubatch(batch.tokens, batch.pos, batch.seqs, outputs, order)
+        return
     place = _places(batch)
     for i in range(0, batch.n_tokens, n_ubatch):
         yield _take(batch, np.arange(i, min(i + n_ubatch, batch.n_tokens), dtype=np.int32), place)

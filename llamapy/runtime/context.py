@@ -150,6 +150,9 @@ class Context(Closing):
         n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
             self._reserve(n_outputs)
+        if batch.n_tokens <= self._n_ubatch:
+            (ubatch,) = split_simple(batch, self._n_ubatch)
+            return self.process_ubatch(ubatch).copy()
         out = np.empty((batch.n_outputs, self.hp.n_vocab), np.float32)
         for ubatch in split_simple(batch, self._n_ubatch):
             out[ubatch.order] = self.process_ubatch(ubatch)
@@ -248,7 +251,8 @@ class Context(Closing):
         self._check_open()
         if batch.n_tokens == 0:
             raise UsageError("nothing to decode: no tokens")
-        low, high = int(batch.tokens.min()), int(batch.tokens.max())
+        ids = batch.tokens.tolist()
+        low, high = min(ids), max(ids)
         if low < 0 or high >= self.hp.n_vocab:
             bad = low if low < 0 else high
             raise UsageError(f"token {bad} is outside the vocabulary of {self.hp.n_vocab}")
