@@ -29,7 +29,7 @@ FLAGS: tuple[Flag, ...] = (
         "choice",
         "the best this CPU has",
         "instruction set of the kernels: may lower, never raise",
-        ("scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "neondot"),
+        ("scalar", "avx2", "avxvnni", "avx512", "avx512vnni", "neon", "neondot", "neoni8mm"),
     ),
     Flag("LLAMAPY_LIB", "path", "the one in the package", "file of the native library"),
     Flag("LLAMAPY_CACHE", "path", "~/.cache/llamapy", "folder of fetched models"),

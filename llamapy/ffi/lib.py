@@ -21,7 +21,7 @@ OPND_BYTES = struct.calcsize("<2Q q 4q 4q")
 NODE_BYTES = struct.calcsize("<2Q 2q 12q 12d") + (1 + MAX_SRC) * OPND_BYTES
 
 # Bits of `need` in kernels.def and of lp_cpu_features.
-FEATURES = {"avx2": 1, "avx512": 2, "vnni": 4, "neon": 8, "dotprod": 16, "avxvnni": 32}
+FEATURES = {"avx2": 1, "avx512": 2, "vnni": 4, "neon": 8, "dotprod": 16, "avxvnni": 32, "i8mm": 64}
 # What a row's instruction set is called in kernels.def and LLAMAPY_ISA, and the bits it stands on,
 # worst first.
 ISAS = {
@@ -32,6 +32,7 @@ ISAS = {
     "avx512vnni": 1 | 2 | 4,
     "neon": 8,
     "neondot": 8 | 16,
+    "neoni8mm": 8 | 16 | 64,
 }
 
 

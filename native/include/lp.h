@@ -16,6 +16,7 @@
 /* What a CPU must have for a row of kernels.def (bits, from lp_cpu_features). */
 #define LP_AVX2 1u   /* AVX2, FMA, F16C */
 #define LP_AVX512 2u /* AVX-512 F, BW, VL, DQ (implies LP_AVX2) */
+#define LP_I8MM 64u  /* smmla (implies LP_NEON) */
 #define LP_VNNI 4u   /* AVX-512 VNNI */
 #define LP_NEON 8u
 #define LP_DOTPROD 16u /* sdot and udot (implies LP_NEON) */

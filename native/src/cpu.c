@@ -5,7 +5,9 @@
 #if defined(__aarch64__) && defined(__linux__)
 #include <sys/auxv.h>
 #define HAS_DOTPROD (getauxval(AT_HWCAP) >> 20 & 1) /* HWCAP_ASIMDDP */
+#define HAS_I8MM (getauxval(AT_HWCAP2) >> 13 & 1)   /* HWCAP2_I8MM */
 #else
+#define HAS_I8MM 0
 #define HAS_DOTPROD 0
 #endif
 
@@ -37,6 +39,8 @@ uint64_t lp_cpu_features(void) {
     have |= LP_NEON; /* part of the base architecture */
     if (HAS_DOTPROD)
         have |= LP_DOTPROD;
+    if (HAS_I8MM)
+        have |= LP_I8MM;
 #endif
     return have;
 }

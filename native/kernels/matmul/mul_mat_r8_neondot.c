@@ -6,3 +6,4 @@
 #include "gemm_x8.h"
 
 LP_MUL_MAT(_r8_x8_, neondot)
+LP_MUL_MAT(_r8_x8_, neoni8mm)

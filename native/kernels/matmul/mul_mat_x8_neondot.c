@@ -5,3 +5,4 @@
 #include "gemm_x8.h"
 
 LP_MUL_MAT(_x8_, neondot)
+LP_MUL_MAT(_x8_, neoni8mm)
