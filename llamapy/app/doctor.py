@@ -11,7 +11,7 @@ from typing import Any
 import llamapy
 from llamapy.base import flags, threads
 from llamapy.base.errors import LlamapyError
-from llamapy.base.memory import cgroup_memory, meminfo
+from llamapy.base.memory import cgroup_limit, meminfo
 from llamapy.base.paths import KNOWN, cache_dir, find_model, models_dir
 
 PACKAGES = ("numpy", "tokenizers", "sentencepiece", "typer", "rich", "huggingface_hub")
@@ -87,7 +87,7 @@ def _memory(root: Path = Path("/")) -> dict[str, int | None]:
     return {
         "total_bytes": fields.get("MemTotal"),
         "available_bytes": fields.get("MemAvailable"),
-        "cgroup_limit_bytes": cgroup_memory(root),
+        "cgroup_limit_bytes": cgroup_limit(root),
     }
 
 

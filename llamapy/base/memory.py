@@ -1,14 +1,18 @@
-"""How much memory there is: of the machine, available now, and what cgroups allow."""
+"""How much memory is there: of the machine, and what control groups grant of it. In bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near the largest
+# What a group's limit and its use are called, for v2 and v1.
+_V2 = ("memory.max", "memory.current")
+_V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 
 
 def meminfo(root: Path = Path("/")) -> dict[str, int]:
-    """/proc/meminfo in bytes by name; empty where there is none."""
+    """The machine's counters by the names that Linux gives them; empty elsewhere."""
     fields = {}
     for line in _text(root / "proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
@@ -16,29 +20,45 @@ def meminfo(root: Path = Path("/")) -> dict[str, int]:
     return fields
 
 
-def cgroup_memory(root: Path = Path("/")) -> int | None:
+def available_bytes(root: Path = Path("/")) -> int | None:
+    """What may still be asked for without pushing out what others use, by the machine and by each
+    control group; cached files do not count as used. None where the system does not tell."""
+    rest = [n for n in [meminfo(root).get("MemAvailable")] if n is not None]
+    for folder, (limit_name, used_name) in _groups(root):
+        limit, used = _text(folder / limit_name), _text(folder / used_name)
+        if limit.isdigit() and used.isdigit() and int(limit) < NO_LIMIT:
+            rest.append(max(int(limit) - int(used) + _cached(folder), 0))
+    return min(rest, default=None)
+
+
+def cgroup_limit(root: Path = Path("/")) -> int | None:
     """The least memory limit of this process's cgroups (v1 or v2) and their parents."""
+    texts = [_text(folder / limit_name) for folder, (limit_name, _) in _groups(root)]
+    numbers = [int(text) for text in texts if text.isdigit()]
+    return min((n for n in numbers if n < NO_LIMIT), default=None)
+
+
+def _groups(root: Path) -> Iterator[tuple[Path, tuple[str, str]]]:
     mounts = root / "sys/fs/cgroup"
-    limits = []
     for line in _text(root / "proc/self/cgroup").splitlines():
         _, controllers, group = line.split(":", 2)
         if controllers not in ("", "memory"):
             continue
         top = mounts / controllers
-        name = "memory.limit_in_bytes" if controllers else "memory.max"
         folder = top if ".." in group else top / group.lstrip("/")
         for at in (folder, *folder.parents):
             if at.is_relative_to(top):
-                limits.append(_text(at / name))
-    numbers = [int(text) for text in limits if text.isdigit()]
-    return min((n for n in numbers if n < NO_LIMIT), default=None)
+                yield at, _V1 if controllers else _V2
 
 
-def available(root: Path = Path("/")) -> int | None:
-    """Bytes that this process may still take without pushing others out; None where the system does
-    not tell. What a cgroup has used already is not counted."""
-    known = [n for n in (meminfo(root).get("MemAvailable"), cgroup_memory(root)) if n is not None]
-    return min(known, default=None)
+def _cached(folder: Path) -> int:
+    """Pages of files, which the system drops when it needs memory."""
+    total = 0
+    for line in _text(folder / "memory.stat").splitlines():
+        name, _, value = line.partition(" ")
+        if name in ("inactive_file", "active_file") and value.isdigit():
+            total += int(value)
+    return total
 
 
 def _text(path: Path) -> str:

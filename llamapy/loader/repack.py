@@ -16,7 +16,7 @@ from itertools import accumulate
 from typing import Protocol
 
 from llamapy.base.errors import UsageError
-from llamapy.base.memory import available
+from llamapy.base.memory import available_bytes
 from llamapy.base.types import BY_NAME
 from llamapy.graph.device import BufferType, Device
 from llamapy.graph.ops import make
@@ -51,6 +51,9 @@ class Repacker(Device, Protocol):
 
     repack_buft: BufferType
 
+    @property
+    def repack_pays(self) -> bool: ...
+
 
 def check_choice(choice: str) -> None:
     if choice not in CHOICES:
@@ -63,15 +66,22 @@ def repack(
     device: Repacker,
     choice: str,
     interrupted: Callable[[], bool] = lambda: False,
+    *,
+    locked: bool = False,
 ) -> Repacked:
     """Give the weights that products read a twin in `device`'s memory; `Tensor.twin` is set when
-    all are made. 'auto' leaves half of the memory available; 'on' takes what it needs
-    (MemoryBudgetError when there is none)."""
+    all are made. 'auto' does not where the file's pages are `locked` or the kernels gain nothing,
+    and leaves half of the memory available; 'on' takes what it needs (MemoryBudgetError when there
+    is none)."""
     out = Repacked(choice)
     chosen = list(_candidates(weights, matched, device, out))
     n_bytes = sum(t.n_bytes for t in chosen)
-    room = available() if choice == "auto" else None
-    if room is not None and n_bytes > room // 2:
+    room = available_bytes() if choice == "auto" else None
+    if choice == "auto" and locked:
+        out.keep("the load mode keeps the file in memory", len(chosen))
+    elif choice == "auto" and not device.repack_pays:
+        out.keep("plain C gains nothing from it", len(chosen))
+    elif room is not None and n_bytes > room // 2:
         out.keep(f"{n_bytes} bytes are more than half of the {room} available", len(chosen))
     elif chosen:
         start = time.perf_counter()

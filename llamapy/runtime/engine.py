@@ -62,6 +62,7 @@ class Engine(Closing):
         self.repacked = Repacked("off")
         self._matched = matched
         self._n_threads: int | None = None
+        self._locked = False
         self._pre: str | None = None
         self._lenient = False
         self._contexts: weakref.WeakSet[Context] = weakref.WeakSet()
@@ -125,6 +126,7 @@ class Engine(Closing):
             check_choice(repack)
             out.repacked = Repacked(repack)
             out._matched, out._n_threads = matched, n_threads
+            out._locked = load_mode.endswith("+mlock")
             if repack == "on":
                 out._repack()
         except BaseException:
@@ -146,7 +148,12 @@ class Engine(Closing):
         device = CpuDevice(self._n_threads or default_threads().n)
         try:
             self.repacked = repack(
-                self.weights, self._matched, device, self.repacked.asked, interrupted
+                self.weights,
+                self._matched,
+                device,
+                self.repacked.asked,
+                interrupted,
+                locked=self._locked,
             )
         finally:
             device.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llamapy.base.memory import cgroup_memory
+from llamapy.base.memory import available_bytes, cgroup_limit
 from llamapy.cli.main import main
 
 
@@ -51,20 +51,32 @@ def write(root: Path, path: str, text: str) -> None:
 
 
 def test_the_least_memory_limit_counts(tmp_path: Path) -> None:
-    assert cgroup_memory(tmp_path) is None
+    assert cgroup_limit(tmp_path) is None
     write(tmp_path, "proc/self/cgroup", "0::/a/b\n")
     write(tmp_path, "sys/fs/cgroup/a/b/memory.max", "max\n")
-    assert cgroup_memory(tmp_path) is None
+    assert cgroup_limit(tmp_path) is None
     write(tmp_path, "sys/fs/cgroup/a/memory.max", "1000\n")
-    assert cgroup_memory(tmp_path) == 1000
+    assert cgroup_limit(tmp_path) == 1000
     write(tmp_path, "sys/fs/cgroup/memory.max", "900\n")
-    assert cgroup_memory(tmp_path) == 900
+    assert cgroup_limit(tmp_path) == 900
 
 
 def test_version_one_groups(tmp_path: Path) -> None:
     write(tmp_path, "proc/self/cgroup", "5:cpu:/x\n4:memory:/job\n")
     folder = "sys/fs/cgroup/memory"
     write(tmp_path, f"{folder}/memory.limit_in_bytes", "9223372036854771712\n")
-    assert cgroup_memory(tmp_path) is None
+    assert cgroup_limit(tmp_path) is None
     write(tmp_path, f"{folder}/job/memory.limit_in_bytes", "5000\n")
-    assert cgroup_memory(tmp_path) == 5000
+    assert cgroup_limit(tmp_path) == 5000
+
+
+def test_available_memory_is_the_least_of_machine_and_groups(tmp_path: Path) -> None:
+    assert available_bytes(tmp_path) is None
+    write(tmp_path, "proc/meminfo", "MemTotal: 16 kB\nMemAvailable: 8 kB\n")
+    assert available_bytes(tmp_path) == 8192
+    write(tmp_path, "proc/self/cgroup", "0::/a\n")
+    write(tmp_path, "sys/fs/cgroup/a/memory.max", "6000\n")
+    write(tmp_path, "sys/fs/cgroup/a/memory.current", "5000\n")
+    assert available_bytes(tmp_path) == 1000
+    write(tmp_path, "sys/fs/cgroup/a/memory.stat", "anon 3\ninactive_file 400\nactive_file 50\n")
+    assert available_bytes(tmp_path) == 1450

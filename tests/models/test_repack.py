@@ -12,6 +12,7 @@ from reference import unpack
 from llamapy.app.bench.shapes import Shape, Spec
 from llamapy.app.bench.synthetic import make_files
 from llamapy.base.errors import UsageError
+from llamapy.devices.cpu import CpuDevice
 from llamapy.loader import repack
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.runtime.engine import Engine
@@ -76,7 +77,7 @@ def test_auto_waits_until_it_pays() -> None:
 
 
 def test_auto_leaves_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repack, "available", lambda: 1 << 20)
+    monkeypatch.setattr(repack, "available_bytes", lambda: 1 << 20)
     with opened("Q8_0", "auto") as made:
         made.will_generate(1000)
         assert made.repacked.n_tensors == 0
@@ -85,6 +86,20 @@ def test_auto_leaves_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None
         assert logits(made)
     with opened("Q8_0", "on") as made:
         assert made.repacked.n_tensors == 15
+
+
+def test_plain_c_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CpuDevice, "repack_pays", False)
+    with opened("Q4_0", "auto") as made:
+        made.will_generate(1000)
+        assert made.repacked.kept == {"plain C gains nothing from it": 15}
+
+
+def test_locked_weights_stay() -> None:
+    files = make_files(Spec("small", SMALL, "Q4_0"))
+    with Engine.of_files(files, PlaceFlags(), load_mode="mmap+mlock", repack="auto") as made:
+        made.will_generate(1000)
+        assert made.repacked.kept == {"the load mode keeps the file in memory": 15}
 
 
 def test_an_interrupt_leaves_the_weights_as_they_were() -> None:

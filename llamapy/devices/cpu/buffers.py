@@ -13,6 +13,11 @@ from llamapy.graph.device import BufferType
 HOST = BufferType("CPU", "CPU", alignment=64, max_bytes=1 << 62, host=True)
 REPACK = BufferType("CPU_REPACK", "CPU", alignment=64, max_bytes=1 << 62, host=True)
 
+# Shared memory, the default, gets no huge pages unless the administrator says so.
+_PRIVATE: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
+
 
 class HostBuffer:
     """Zeroed, page-aligned memory. Pages are taken from the system when first touched."""
@@ -22,13 +27,12 @@ class HostBuffer:
         self.usage = usage
         self.n_bytes = n_bytes
         try:
-            self._map: mmap.mmap | None = mmap.mmap(-1, max(n_bytes, 1))
+            self._map: mmap.mmap | None = mmap.mmap(-1, max(n_bytes, 1), **_PRIVATE)
         except (OSError, OverflowError) as e:
             raise MemoryBudgetError(f"cannot open a {usage} buffer of {n_bytes} bytes: {e}") from e
         if (buft is REPACK or usage == "any") and hasattr(mmap, "MADV_HUGEPAGE"):
             # Weights and the cache are read from end to end with every token: fewer pages to look
-            # up. The cache is as large as its job needs; pages of 4 KiB cost attention at depth
-            # 4096 a fifth of its speed (EPYC 9004).
+            # up. The cache is as large as its job needs.
             with contextlib.suppress(OSError):
                 self._map.madvise(mmap.MADV_HUGEPAGE)
         self._bytes = memoryview(self._map)

@@ -13,6 +13,7 @@ from llamapy.base.errors import UsageError
 from llamapy.devices.cpu.buffers import HOST, REPACK, HostBuffer
 from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower, misread
 from llamapy.devices.cpu.prepare import prepare
+from llamapy.ffi import lib as ffi_lib
 from llamapy.ffi import pool as ffi_pool
 from llamapy.graph.device import BufferType
 from llamapy.graph.ops import OPS
@@ -64,6 +65,12 @@ class CpuDevice:
         self._pool: ffi_pool.Pool | None = None
         self._closed = False
         self._kernels = Kernels()
+
+    @property
+    def repack_pays(self) -> bool:
+        """Whether products with interleaved rows are any faster here."""
+        kernel = self._kernels.find("mul_mat", "q4_0_r8", "x8")
+        return kernel is not None and ffi_lib.load().kernels[kernel].isa != "scalar"
 
     @property
     def pool(self) -> ffi_pool.Pool:
