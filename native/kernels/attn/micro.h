@@ -118,8 +118,8 @@ LP_INLINE void lp_dots_rows(float *s, const float *q, const struct lp_cells *k, 
             for (int64_t d = 0; d < dk_pad; d += 16) {
                 v16 x[LP_BLOCK];
 #pragma GCC unroll 4
-                for (int r = 0; r < n_row; r++) {
-                    x[r] = v_load(q + r * dk_pad + d);
+                for (int r = 0; r < LP_BLOCK; r++) {
+                    x[r] = r < n_row ? v_load(q + r * dk_pad + d) : v_zero();
                 }
 #pragma GCC unroll 4
                 for (int w = 0; w < step; w++) {
