@@ -46,24 +46,23 @@ LP_FORCE b32 lp_times_power3(b32 x, int n) {
     }
     return x;
 }
+/* Four bytes times 3, mod 256 each. */
+LP_FORCE uint32_t lp_tq1_0_times3(uint32_t w) {
+    return ((w & 0xff00ff) * 3 & 0xff00ff) | ((w >> 8 & 0xff00ff) * 3 & 0xff00ff) << 8;
+}
 /* The last 4 bytes of qs times 1, 3, 9 and 27, mod 256. */
 LP_FORCE b32 lp_tq1_0_last(struct lp_at p) {
     if (LP_R8) {
         return lp_times_power3(lp_word_of(p, 48), p.i);
     }
-    const uint8_t *at[2] = {p.a + 48, p.b + 48};
-    uint8_t last[32];
-    for (int i = 0; i < 8; i++) {
-        uint32_t w;
-        if (i % 4 == 0) {
-            memcpy(&w, at[i / 4], 4);
-        } else {
-            memcpy(&w, last + 4 * i - 4, 4);
-            w = ((w & 0xff00ff) * 3 & 0xff00ff) | ((w >> 8 & 0xff00ff) * 3 & 0xff00ff) << 8;
-        }
-        memcpy(last + 4 * i, &w, 4);
+    uint32_t w[8];
+    memcpy(&w[0], p.a + 48, 4);
+    memcpy(&w[4], p.b + 48, 4);
+    for (int i = 0; i < 3; i++) {
+        w[i + 1] = lp_tq1_0_times3(w[i]);
+        w[i + 5] = lp_tq1_0_times3(w[i + 4]);
     }
-    return b32_load(last);
+    return b32_load(w);
 }
 LP_FORCE b32 lp_tq1_0_lanes(struct lp_at p, int j, int h) {
     if (j < 5) {
