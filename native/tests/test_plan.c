@@ -61,6 +61,7 @@ static void run_refuses_a_malformed_plan(struct lp_pool *p, int n_threads) {
     nodes[0].n_tasks = -1;
     CHECK(RUN(3, scratch, 64, n_threads) == LP_E_PLAN && fault == 0);
     nodes[0].n_tasks = 4;
+    nodes[1].flags = nodes[2].flags = LP_SYNC; /* they write the same places */
     CHECK(RUN(3, scratch, 64, n_threads) == LP_OK && fault == -1);
     CHECK(RUN(0, scratch, 64, n_threads) == LP_OK && fault == -1);
 #undef RUN
