@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from llamapy.base import cgroup
+
 NO_LIMIT = 1 << 60  # cgroup v1 writes "no limit" as a number near the largest
 # What a group's limit and its use are called, for v2 and v1.
 _V2 = ("memory.max", "memory.current")
@@ -14,7 +16,7 @@ _V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
 def meminfo(root: Path = Path("/")) -> dict[str, int]:
     """The machine's counters by the names that Linux gives them; empty elsewhere."""
     fields = {}
-    for line in _text(root / "proc/meminfo").splitlines():
+    for line in cgroup.text(root / "proc/meminfo").splitlines():
         name, _, rest = line.partition(":")
         fields[name] = int(rest.split()[0]) * 1024 if rest.split() else 0
     return fields
@@ -25,7 +27,7 @@ def available_bytes(root: Path = Path("/")) -> int | None:
     control group; cached files do not count as used. None where the system does not tell."""
     rest = [n for n in [meminfo(root).get("MemAvailable")] if n is not None]
     for folder, (limit_name, used_name) in _groups(root):
-        limit, used = _text(folder / limit_name), _text(folder / used_name)
+        limit, used = cgroup.text(folder / limit_name), cgroup.text(folder / used_name)
         if limit.isdigit() and used.isdigit() and int(limit) < NO_LIMIT:
             rest.append(max(int(limit) - int(used) + _cached(folder), 0))
     return min(rest, default=None)
@@ -33,36 +35,24 @@ def available_bytes(root: Path = Path("/")) -> int | None:
 
 def cgroup_limit(root: Path = Path("/")) -> int | None:
     """The least memory limit of this process's cgroups (v1 or v2) and their parents."""
-    texts = [_text(folder / limit_name) for folder, (limit_name, _) in _groups(root)]
+    texts = [cgroup.text(folder / limit_name) for folder, (limit_name, _) in _groups(root)]
     numbers = [int(text) for text in texts if text.isdigit()]
     return min((n for n in numbers if n < NO_LIMIT), default=None)
 
 
 def _groups(root: Path) -> Iterator[tuple[Path, tuple[str, str]]]:
     mounts = root / "sys/fs/cgroup"
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
-        if controllers not in ("", "memory"):
-            continue
-        top = mounts / controllers
-        folder = top if ".." in group else top / group.lstrip("/")
-        for at in (folder, *folder.parents):
-            if at.is_relative_to(top):
-                yield at, _V1 if controllers else _V2
+    for controllers, group in cgroup.memberships(root):
+        if controllers in ("", "memory"):
+            for folder in cgroup.upwards(mounts / controllers, group):
+                yield folder, _V1 if controllers else _V2
 
 
 def _cached(folder: Path) -> int:
     """Pages of files, which the system drops when it needs memory."""
     total = 0
-    for line in _text(folder / "memory.stat").splitlines():
+    for line in cgroup.text(folder / "memory.stat").splitlines():
         name, _, value = line.partition(" ")
         if name in ("inactive_file", "active_file") and value.isdigit():
             total += int(value)
     return total
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

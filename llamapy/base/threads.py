@@ -8,11 +8,10 @@ thread beyond the quota gets all of them stopped for the rest of the period.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from llamapy.base import flags
+from llamapy.base import cgroup, flags
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,9 @@ def read_cores(cpus: list[int], root: Path = Path("/")) -> dict[int, str]:
     cores = {}
     for cpu in cpus:
         topology = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
-        siblings = _text(topology / "core_cpus_list") or _text(topology / "thread_siblings_list")
+        siblings = cgroup.text(topology / "core_cpus_list") or cgroup.text(
+            topology / "thread_siblings_list"
+        )
         cores[cpu] = siblings or str(cpu)
     return cores
 
@@ -77,8 +78,7 @@ def read_quota(root: Path = Path("/")) -> float | None:
     """The least quota of this process's cgroups (v1 or v2) and their parents, in CPUs."""
     mounts = root / "sys/fs/cgroup"
     quotas = []
-    for line in _text(root / "proc/self/cgroup").splitlines():
-        _, controllers, group = line.split(":", 2)
+    for controllers, group in cgroup.memberships(root):
         if controllers == "":
             tops = [mounts, mounts / "unified"]
         elif "cpu" in controllers.split(","):
@@ -86,39 +86,18 @@ def read_quota(root: Path = Path("/")) -> float | None:
         else:
             continue
         for top in tops:
-            quotas += [q for folder in _upwards(top, group) if (q := _quota_of(folder))]
+            quotas += [q for folder in cgroup.upwards(top, group) if (q := _quota_of(folder))]
     return min(quotas, default=None)
-
-
-def _upwards(top: Path, group: str) -> Iterator[Path]:
-    """The group's folder and its parents up to `top`. Inside a container the group's own path may
-    not be there, and `top` is the group."""
-    folder = top / group.lstrip("/")
-    if ".." in folder.parts:
-        folder = top
-    while True:
-        yield folder
-        if folder == top:
-            return
-        folder = folder.parent
 
 
 def _quota_of(folder: Path) -> float | None:
     """CPUs granted by one folder: v2 `cpu.max` holds 'quota period' or 'max period'; v1 has two
     files, and -1 for no limit."""
-    both = _text(folder / "cpu.max").split()
+    both = cgroup.text(folder / "cpu.max").split()
     if not both:
-        both = [_text(folder / "cpu.cfs_quota_us"), _text(folder / "cpu.cfs_period_us")]
+        both = [cgroup.text(folder / "cpu.cfs_quota_us"), cgroup.text(folder / "cpu.cfs_period_us")]
     try:
         quota, period = int(both[0]), int(both[1])
     except (ValueError, IndexError):
         return None
     return quota / period if quota > 0 and period > 0 else None
-
-
-def _text(path: Path) -> str:
-    """The file's text without white space around it, empty when it cannot be read."""
-    try:
-        return path.read_text(encoding="ascii", errors="replace").strip()
-    except OSError:
-        return ""

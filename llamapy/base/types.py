@@ -88,6 +88,12 @@ TYPES: tuple[Type, ...] = (
 BY_ID: dict[int, Type] = {t.id: t for t in TYPES}
 BY_NAME: dict[str, Type] = {t.name: t for t in TYPES}
 
+
+def interleaved(t: Type) -> Type | None:
+    """The type of the same weights with rows interleaved by eight, where there is one."""
+    return BY_ID.get(R8 + t.id)
+
+
 # What the rows of an attention cache may be, K and V independently.
 CACHE_TYPES = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 

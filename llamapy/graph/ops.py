@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llamapy.base.types import BY_NAME, F32, X8, Type
+from llamapy.base.types import BY_NAME, F32, X8, Type, interleaved
 from llamapy.graph.tensor import Shape, Tensor
 
 Params = dict[str, Any]
@@ -91,7 +91,7 @@ def _x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
 
 def _repack(srcs: tuple[Tensor, ...], p: Params) -> Result:
     type_, ne = srcs[0].type, srcs[0].ne
-    twin = BY_NAME.get(f"{type_.name}_r8")
+    twin = interleaved(type_)
     if twin is None or ne[1] % 8:
         raise ValueError(f"rows of {srcs[0]!r} cannot be interleaved by eight")
     return twin, ne

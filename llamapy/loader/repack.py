@@ -17,7 +17,7 @@ from typing import Protocol
 
 from llamapy.base.errors import UsageError
 from llamapy.base.memory import available_bytes
-from llamapy.base.types import BY_NAME
+from llamapy.base.types import interleaved
 from llamapy.graph.device import BufferType, Device
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import PARAM, Tensor
@@ -109,7 +109,7 @@ def _candidates(
             continue
         if t.buffer is None or not t.buffer.type.host:
             out.keep("on another device")
-        elif f"{t.type.name}_r8" not in BY_NAME:
+        elif interleaved(t.type) is None:
             out.keep(f"{t.type.name} has no such form")
         elif t.ne[1] % ROWS:
             out.keep("its rows are not a multiple of 8")
@@ -127,14 +127,15 @@ def _make_twins(
 ) -> bool:
     sizes = [-(-t.n_bytes // ALIGNMENT) * ALIGNMENT for t in chosen]
     buffer = device.alloc(device.repack_buft, sum(sizes), "weights")
-    weights.buffers.append(buffer)
     nodes = [make("repack", t) for t in chosen]
     for t, node, at in zip(chosen, nodes, accumulate(sizes, initial=0), strict=False):
         node.name, node.buffer, node.offset_bytes = t.name, buffer, at
     for first in range(0, len(nodes), AT_ONCE):
         if interrupted():
+            buffer.free()
             return False
         device.lower(nodes[first : first + AT_ONCE]).run()
+    weights.buffers.append(buffer)
     for t, node in zip(chosen, nodes, strict=True):
         t.twin = Tensor(node.type, node.ne, name=t.name, flags=PARAM)
         t.twin.buffer, t.twin.offset_bytes = buffer, node.offset_bytes

@@ -125,7 +125,7 @@ class Engine(Closing):
             out = cls(files, arch, hparams, matched, placement, weights, others)
             check_choice(repack)
             out.repacked = Repacked(repack)
-            out._matched, out._n_threads = matched, n_threads
+            out._n_threads = n_threads
             out._locked = load_mode.endswith("+mlock")
             if repack == "on":
                 out._repack()

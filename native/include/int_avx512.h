@@ -19,15 +19,8 @@ LP_FORCE i32x8 i8_dot(i32x8 acc, b32 w, b32 x, int off) {
     (void)off;
     return _mm256_dpbusd_epi32(acc, w, x);
 }
-LP_FORCE i32x8 i8_dot4(i32x8 acc, const b32 *w, const int8_t *x, int off, int max) {
-    (void)max;
-    for (int i = 0; i < 4; i++) {
-        int32_t word;
-        memcpy(&word, x + 4 * i, 4);
-        acc = i8_dot(acc, w[i], i8_set1(word), off);
-    }
-    return acc;
-}
+#include "int_dot4.h"
+
 LP_FORCE int i8_dot_rest(int off) {
     return off;
 }

@@ -53,13 +53,7 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
         const f32x8 d = lp_prep_float(p);
         i32x8 half[2];
         lp_gemv_isum(f, w, q[i] + j * 32, p, half);
-        if (f->has_sub) {
-            half[0] = i8_add(i8_mul(half[0], s->sub[2 * j]), i8_mul(half[1], s->sub[2 * j + 1]));
-        }
-        c[i].acc = f8_fma(f8_mul(ws, d), f8_from_i(half[0]), c[i].acc);
-        if (f->has_two) {
-            c[i].acc = f8_fma(f8_mul(wm, d), f8_from_i(half[1]), c[i].acc);
-        }
+        c[i].acc = lp_rows_add(f, s, j, ws, wm, d, half, c[i].acc);
         if (lp_sub_min(f)) {
             const i32x8 sum = i8_pairs(lp_prep_word(p + 32), s->min[j]);
             c[i].accm = f8_fma(wm, f8_mul(d, f8_from_i(sum)), c[i].accm);

@@ -83,6 +83,17 @@ LP_FORCE void lp_rows_lanes(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
+/* acc plus the j-th group's products: isum are its exact sums, of both halves where they are summed
+ * apart; d the activations' scale. */
+LP_FORCE f32x8 lp_rows_add(const struct lp_fmt *f, const struct lp_rows_scales *s, int j, f32x8 ws,
+                           f32x8 wm, f32x8 d, const i32x8 *isum, f32x8 acc) {
+    const i32x8 sum =
+        f->has_sub ? i8_add(i8_mul(isum[0], s->sub[2 * j]), i8_mul(isum[1], s->sub[2 * j + 1]))
+                   : isum[0];
+    acc = f8_fma(f8_mul(ws, d), f8_from_i(sum), acc);
+    return f->has_two ? f8_fma(f8_mul(wm, d), f8_from_i(isum[1]), acc) : acc;
+}
+
 /* The sums of the halves of n <= 8 groups of a column, 0 beyond. */
 LP_FORCE void lp_half_sums(const int8_t *q, int n, i32x8 *first, i32x8 *second) {
     i32x8 p[8];
