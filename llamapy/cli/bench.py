@@ -36,13 +36,8 @@ class WhatOptions:
             help="Random weights instead, as llama-1b/8:Q4_K_M; may be repeated.",
         ),
     ] = None
-    load_mode: Annotated[
-        str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
-    ] = "mmap"
-    repack: Annotated[
-        str,
-        typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: auto, on, off."),
-    ] = "auto"
+    load_mode: options.LoadMode = "mmap"
+    repack: options.Repack = "auto"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

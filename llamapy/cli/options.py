@@ -31,6 +31,13 @@ Model = Annotated[
     str | None,
     typer.Option("-m", "--model", metavar="FILE", help="GGUF file, or the name of a pulled model."),
 ]
+LoadMode = Annotated[
+    str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
+]
+Repack = Annotated[
+    str,
+    typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: auto, on, off."),
+]
 
 
 def _list_devices(asked: bool) -> None:
@@ -98,13 +105,8 @@ class ModelOptions:
     n_cpu_ffn: Annotated[
         int, typer.Option("-ncffn", "--n-cpu-ffn", metavar="N", help="Feed-forward of N layers.")
     ] = 0
-    load_mode: Annotated[
-        str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
-    ] = "mmap"
-    repack: Annotated[
-        str,
-        typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: auto, on, off."),
-    ] = "auto"
+    load_mode: LoadMode = "mmap"
+    repack: Repack = "auto"
     pre: Annotated[
         str | None,
         typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),
