@@ -35,6 +35,13 @@ FLAGS: tuple[Flag, ...] = (
     Flag("LLAMAPY_CACHE", "path", "~/.cache/llamapy", "folder of fetched models"),
     Flag("LLAMAPY_MODELS", "path", "models in the cache folder", "where models are looked up"),
     Flag("LLAMAPY_THREADS", "count", "physical cores allowed", "threads when no flag says"),
+    Flag(
+        "LLAMAPY_REPACK",
+        "choice",
+        "auto",
+        "interleaving of weights when no flag says",
+        ("auto", "on", "off"),
+    ),
     Flag("LLAMAPY_VERIFY", "switch", "0", "check every plan for overlapping memory"),
     Flag("LLAMAPY_STRICT_REUSE", "switch", "0", "an unforeseen rebuild of a graph is an error"),
 )

@@ -37,7 +37,7 @@ class WhatOptions:
         ),
     ] = None
     load_mode: options.LoadMode = "mmap"
-    repack: options.Repack = "auto"
+    repack: options.Repack = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

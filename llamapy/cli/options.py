@@ -35,8 +35,8 @@ LoadMode = Annotated[
     str, typer.Option("-lm", "--load-mode", metavar="MODE", help="mmap, read or mmap+mlock.")
 ]
 Repack = Annotated[
-    str,
-    typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: auto, on, off."),
+    str | None,
+    typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: [auto], on, off."),
 ]
 
 
@@ -106,7 +106,7 @@ class ModelOptions:
         int, typer.Option("-ncffn", "--n-cpu-ffn", metavar="N", help="Feed-forward of N layers.")
     ] = 0
     load_mode: LoadMode = "mmap"
-    repack: Repack = "auto"
+    repack: Repack = None
     pre: Annotated[
         str | None,
         typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Protocol
 
+from llamapy.base import flags
 from llamapy.base.errors import UsageError
 from llamapy.base.memory import available_bytes
 from llamapy.base.types import interleaved
@@ -55,9 +56,11 @@ class Repacker(Device, Protocol):
     def repack_pays(self) -> bool: ...
 
 
-def check_choice(choice: str) -> None:
-    if choice not in CHOICES:
-        raise UsageError(f"--repack {choice}: expected one of {', '.join(CHOICES)}")
+def asked_for(given: str | None) -> str:
+    """What was `given`, else what LLAMAPY_REPACK says, else 'auto'. UsageError for another word."""
+    if given is not None and given not in CHOICES:
+        raise UsageError(f"--repack {given}: expected one of {', '.join(CHOICES)}")
+    return given or flags.choice("LLAMAPY_REPACK") or "auto"
 
 
 def repack(

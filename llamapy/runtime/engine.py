@@ -19,7 +19,7 @@ from llamapy.loader.hparams import HParams
 from llamapy.loader.mapped import CPU_MAPPED
 from llamapy.loader.place import CPU, DeviceInfo, Placement, place
 from llamapy.loader.place_flags import PlaceFlags
-from llamapy.loader.repack import WORTH_STEPS, Repacked, check_choice, repack
+from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, repack
 from llamapy.loader.spec import Matched, match
 from llamapy.loader.splits import ModelFiles, open_model
 from llamapy.loader.weights import Progress, Weights, load_weights
@@ -79,15 +79,15 @@ class Engine(Closing):
         place_flags: PlaceFlags | None = None,
         pre: str | None = None,
         lenient: bool = False,
-        repack: str = "auto",
+        repack: str | None = None,
         n_threads: int | None = None,
         progress: Progress | None = None,
     ) -> Self:
         """Open a GGUF (any shard of a split one, or a folder with one model) and map or copy its
         weights. `devices` are those besides the CPU, best first. Raises FileError for what is
         wrong with the file, UsageError for a flag that names what is not there. `repack`: see
-        loader/repack.py; `n_threads` do it, now if it is 'on', when `will_generate` says that it
-        pays if 'auto'."""
+        loader/repack.py, None: as LLAMAPY_REPACK says; `n_threads` do it, now if it is 'on', when
+        `will_generate` says that it pays if 'auto'."""
         flags = place_flags or PlaceFlags(
             n_gpu_layers=n_gpu_layers, overrides=tuple(override_tensor)
         )
@@ -104,11 +104,12 @@ class Engine(Closing):
         others: Sequence[Device] = (),
         load_mode: str = "mmap",
         progress: Progress | None = None,
-        repack: str = "auto",
+        repack: str | None = None,
         n_threads: int | None = None,
     ) -> Self:
         """As `open`, of files that are open already and now belong to the engine."""
         try:
+            asked = Repacked(asked_for(repack))
             arch = registry.find(files.get_str("general.architecture"), files.path)
             hparams = registry.shape_of(arch, files)
             matched = match(files, arch.tensors(hparams))
@@ -123,11 +124,10 @@ class Engine(Closing):
                 progress=progress,
             )
             out = cls(files, arch, hparams, matched, placement, weights, others)
-            check_choice(repack)
-            out.repacked = Repacked(repack)
+            out.repacked = asked
             out._n_threads = n_threads
             out._locked = load_mode.endswith("+mlock")
-            if repack == "on":
+            if asked.asked == "on":
                 out._repack()
         except BaseException:
             files.close()

@@ -97,7 +97,10 @@ def test_errors_as_json(capfd: pytest.CaptureFixture[str]) -> None:
     assert out == "" and error["code"] == 2 and error["kind"] == "UsageError"
 
 
-@pytest.mark.parametrize(("name", "value"), [("LLAMAPY_ISA", "sse9"), ("LLAMAPY_VERIFY", "maybe")])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("LLAMAPY_ISA", "sse9"), ("LLAMAPY_VERIFY", "maybe"), ("LLAMAPY_REPACK", "yes")],
+)
 def test_a_bad_environment_is_a_usage_error(
     name: str, value: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,7 +21,7 @@ SMALL = Shape(n_layer=2, n_embd=256, n_ff=512, n_head=4, n_head_kv=2, n_embd_hea
 IDS = [5, 17, 255, 3, 9, 100, 42]
 
 
-def opened(kind: str, choice: str, *, tied: bool = False) -> Engine:
+def opened(kind: str, choice: str | None, *, tied: bool = False) -> Engine:
     files = make_files(Spec("small", replace(SMALL, tied=tied), kind))
     return Engine.of_files(files, PlaceFlags(), repack=choice, n_threads=2)
 
@@ -113,6 +113,22 @@ def test_an_interrupt_leaves_the_weights_as_they_were() -> None:
 def test_another_word_is_refused() -> None:
     with pytest.raises(UsageError, match="--repack maybe: expected one of auto, on, off"):
         opened("Q4_0", "maybe")
+
+
+@pytest.mark.parametrize("given", [None, "off"])
+def test_the_environment_says_when_no_flag_does(
+    given: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LLAMAPY_REPACK", "on")
+    with opened("Q4_0", given) as made:
+        assert made.repacked.asked == (given or "on")
+        assert made.repacked.n_tensors == (0 if given else 15)
+    monkeypatch.setenv("LLAMAPY_REPACK", "")
+    with opened("Q4_0", None) as made:
+        assert made.repacked.asked == "auto"
+    monkeypatch.setenv("LLAMAPY_REPACK", "of")
+    with pytest.raises(UsageError, match="LLAMAPY_REPACK=of: not one of auto, on, off; did you"):
+        opened("Q4_0", None)
 
 
 def test_pages_of_the_file_are_given_back(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ class Job:
     warm_up: bool = True
     interleave: bool = True
     load_mode: str = "mmap"
-    repack: str = "auto"
+    repack: str | None = None
     roofline: bool = False
     phases: bool = False
     ops: bool = False
