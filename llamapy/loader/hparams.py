@@ -6,31 +6,22 @@ An architecture's own module refines the common reading with `dataclasses.replac
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
-from llamapy.base.errors import FileError
+from llamapy.loader.bounded import (
+    Keys,
+    count,
+    counts,
+    epsilon,
+    not_negative,
+    positive_real,
+    wrong,
+)
+from llamapy.loader.experts import Experts
 
 MAX_LAYERS = 512
-MAX_COUNT = (1 << 31) - 1
 ROPE_SCALING = ("none", "linear", "yarn", "longrope")
-
-
-class Keys(Protocol):
-    """The getters of an opened GGUF. A missing required key or a wrong type is a FileError."""
-
-    @property
-    def path(self) -> Any: ...
-    @property
-    def keys(self) -> Any: ...
-    def get_int(self, key: str, default: int | None = ...) -> int: ...
-    def get_float(self, key: str, default: float | None = ...) -> float: ...
-    def get_bool(self, key: str, default: bool | None = ...) -> bool: ...
-    def get_str(self, key: str, default: str | None = ...) -> str: ...
-    def get_array(self, key: str) -> Sequence[Any]: ...
-    def per_layer(self, key: str, n_layer: int, default: Any = ...) -> Sequence[Any]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +63,12 @@ class HParams:
     attn_softcap: float = 0.0
     final_softcap: float = 0.0
     max_alibi_bias: float = 0.0
+    clamp_kqv: float = 0.0
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0
+    n_rot_swa: int = 0  # of window layers, 0: as of others
+    experts: Experts = Experts()
 
     def n_embd_k_gqa(self, il: int) -> int:
         """Elements of one token's K row in layer `il`."""
@@ -80,71 +77,31 @@ class HParams:
     def n_embd_v_gqa(self, il: int) -> int:
         return self.n_embd_head_v * self.n_head_kv[il]
 
+    def n_rot_of(self, il: int) -> int:
+        """Elements of a head that are rotated in layer `il`."""
+        return self.n_rot_swa if self.n_rot_swa and self.is_swa[il] else self.n_rot
+
     def rope_of(self, il: int) -> Rope:
         return self.rope_swa if self.is_swa and self.is_swa[il] else self.rope
-
-
-def _bad(file: Keys, key: str, expected: str, found: object) -> FileError:
-    return FileError(f"{file.path}: key {key}: expected {expected}, found {found}")
-
-
-def count(file: Keys, key: str, default: int | None = None, least: int = 0) -> int:
-    """A whole number from `least` that an i32 can hold."""
-    value = file.get_int(key) if default is None else file.get_int(key, default)
-    if not least <= value <= MAX_COUNT:
-        raise _bad(file, key, f"a number from {least} to {MAX_COUNT}", value)
-    return value
-
-
-def positive_real(file: Keys, key: str, default: float) -> float:
-    """A finite number above 0; the default is not looked at."""
-    value = file.get_float(key, default)
-    if key in file.keys and not 0.0 < value < math.inf:
-        raise _bad(file, key, "a finite number above 0", value)
-    return value
-
-
-def _not_negative(file: Keys, key: str, default: float = 0.0) -> float:
-    """A finite number from 0, which stands for none."""
-    value = file.get_float(key, default)
-    if not 0.0 <= value < math.inf:
-        raise _bad(file, key, "a finite number from 0", value)
-    return value
-
-
-def _counts(file: Keys, key: str, n_layer: int) -> tuple[int, ...]:
-    """One number per layer."""
-    values = tuple(file.per_layer(key, n_layer))
-    for value in values:
-        if type(value) is not int or not 0 <= value <= MAX_COUNT:
-            raise _bad(file, key, f"whole numbers from 0 to {MAX_COUNT}", value)
-    return values
-
-
-def _eps(file: Keys, key: str) -> float:
-    value = file.get_float(key, 0.0)
-    if not 0.0 <= value < 1.0:
-        raise _bad(file, key, "a number in [0, 1)", value)
-    return value
 
 
 def read_rope(file: Keys, arch: str, n_ctx_train: int) -> Rope:
     """The rope keys. An unknown scaling type is an error, not a guess."""
     pre = f"{arch}.rope."
-    factor = _not_negative(file, f"{pre}scaling.factor")
+    factor = not_negative(file, f"{pre}scaling.factor")
     if f"{pre}scaling.factor" not in file.keys:
-        factor = _not_negative(file, f"{pre}scale_linear")
+        factor = not_negative(file, f"{pre}scale_linear")
     default = "linear" if factor not in (0.0, 1.0) else "none"
     scaling = file.get_str(f"{pre}scaling.type", default)
     if scaling not in ROPE_SCALING:
-        raise _bad(file, f"{pre}scaling.type", "one of " + ", ".join(ROPE_SCALING), repr(scaling))
+        raise wrong(file, f"{pre}scaling.type", "one of " + ", ".join(ROPE_SCALING), repr(scaling))
     yarn = scaling == "yarn"
     return Rope(
         freq_base=positive_real(file, f"{pre}freq_base", 10000.0),
         freq_scale=1.0 / factor if factor and scaling in ("linear", "yarn") else 1.0,
         scaling=scaling,
         n_ctx_orig=count(file, f"{pre}scaling.original_context_length", n_ctx_train, 1),
-        ext_factor=_not_negative(file, f"{pre}scaling.yarn_ext_factor", 1.0) if yarn else 0.0,
+        ext_factor=not_negative(file, f"{pre}scaling.yarn_ext_factor", 1.0) if yarn else 0.0,
         attn_factor=positive_real(file, f"{pre}scaling.attn_factor", 1.0),
         beta_fast=positive_real(file, f"{pre}scaling.yarn_beta_fast", 32.0),
         beta_slow=positive_real(file, f"{pre}scaling.yarn_beta_slow", 1.0),
@@ -156,18 +113,18 @@ def _vocab_size(file: Keys, arch: str) -> int:
         return count(file, f"{arch}.vocab_size", least=1)
     if "tokenizer.ggml.tokens" in file.keys:
         return len(file.get_array("tokenizer.ggml.tokens"))
-    raise _bad(file, f"{arch}.vocab_size", "a vocabulary size or tokenizer.ggml.tokens", "neither")
+    raise wrong(file, f"{arch}.vocab_size", "a vocabulary size or tokenizer.ggml.tokens", "neither")
 
 
 def _heads(file: Keys, arch: str, n_layer: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     key, key_kv = f"{arch}.attention.head_count", f"{arch}.attention.head_count_kv"
-    n_head = _counts(file, key, n_layer)
-    n_head_kv = _counts(file, key_kv, n_layer) if key_kv in file.keys else n_head
+    n_head = counts(file, key, n_layer)
+    n_head_kv = counts(file, key_kv, n_layer) if key_kv in file.keys else n_head
     if not any(n_head):
-        raise _bad(file, key, "a number above 0", 0)
+        raise wrong(file, key, "a number above 0", 0)
     for il, (h, kv) in enumerate(zip(n_head, n_head_kv, strict=True)):
         if h % kv if kv else h:
-            raise _bad(file, key_kv, f"a divisor of layer {il}'s {h} heads", kv)
+            raise wrong(file, key_kv, f"a divisor of layer {il}'s {h} heads", kv)
     return n_head, n_head_kv
 
 
@@ -175,13 +132,13 @@ def _head_sizes(file: Keys, arch: str, n_embd: int, heads: int) -> tuple[int, in
     """Elements of a head of k and of v, and how many of k's are rotated."""
     key_k, key_v = f"{arch}.attention.key_length", f"{arch}.attention.value_length"
     if (key_k not in file.keys or key_v not in file.keys) and n_embd % heads:
-        raise _bad(file, f"{arch}.embedding_length", f"a multiple of {heads} heads", n_embd)
+        raise wrong(file, f"{arch}.embedding_length", f"a multiple of {heads} heads", n_embd)
     head_k = count(file, key_k, n_embd // heads, 1)
     head_v = count(file, key_v, n_embd // heads, 1)
     n_rot = count(file, f"{arch}.rope.dimension_count", head_k, 1)
     if n_rot > head_k or n_rot % 2:
         expected = f"an even number, at most the head size {head_k}"
-        raise _bad(file, f"{arch}.rope.dimension_count", expected, n_rot)
+        raise wrong(file, f"{arch}.rope.dimension_count", expected, n_rot)
     return head_k, head_v, n_rot
 
 
@@ -190,7 +147,7 @@ def read_hparams(file: Keys) -> HParams:
     arch = file.get_str("general.architecture")
     n_layer = count(file, f"{arch}.block_count", least=1)
     if n_layer > MAX_LAYERS:
-        raise _bad(file, f"{arch}.block_count", f"at most {MAX_LAYERS}", n_layer)
+        raise wrong(file, f"{arch}.block_count", f"at most {MAX_LAYERS}", n_layer)
     n_embd = count(file, f"{arch}.embedding_length", least=1)
     n_ctx_train = count(file, f"{arch}.context_length", least=1)
     n_head, n_head_kv = _heads(file, arch, n_layer)
@@ -204,18 +161,20 @@ def read_hparams(file: Keys) -> HParams:
         n_layer=n_layer,
         n_head=n_head,
         n_head_kv=n_head_kv,
-        n_ff=_counts(file, f"{arch}.feed_forward_length", n_layer),
+        n_ff=counts(file, f"{arch}.feed_forward_length", n_layer),
         n_embd_head_k=head_k,
         n_embd_head_v=head_v,
         n_rot=n_rot,
-        norm_eps=_eps(file, f"{arch}.attention.layer_norm_epsilon"),
-        norm_rms_eps=_eps(file, f"{arch}.attention.layer_norm_rms_epsilon"),
+        norm_eps=epsilon(file, f"{arch}.attention.layer_norm_epsilon"),
+        norm_rms_eps=epsilon(file, f"{arch}.attention.layer_norm_rms_epsilon"),
         rope=rope,
         rope_swa=rope,
         is_swa=(False,) * n_layer,
-        attention_scale=_not_negative(file, f"{arch}.attention.scale"),
-        attn_softcap=_not_negative(file, f"{arch}.attn_logit_softcapping"),
-        final_softcap=_not_negative(file, f"{arch}.final_logit_softcapping"),
+        attention_scale=not_negative(file, f"{arch}.attention.scale"),
+        attn_softcap=not_negative(file, f"{arch}.attn_logit_softcapping"),
+        final_softcap=not_negative(file, f"{arch}.final_logit_softcapping"),
+        max_alibi_bias=not_negative(file, f"{arch}.attention.max_alibi_bias"),
+        clamp_kqv=not_negative(file, f"{arch}.attention.clamp_kqv"),
     )
 
 
@@ -229,7 +188,7 @@ def swa_pattern(
     value: Any = file.keys.get(key, default)
     if isinstance(value, int | float):
         if type(value) is not int or value < 0:
-            raise _bad(file, key, "a period of at least 0", value)
+            raise wrong(file, key, "a period of at least 0", value)
         full = 0 if dense_first else value - 1
         return tuple(not value or il % value != full for il in range(hp.n_layer))
     return tuple(bool(x) for x in file.per_layer(key, hp.n_layer))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -13,11 +13,21 @@ from llamapy.loader.place import PlaceTensor
 from llamapy.loader.table import TensorInfo
 from llamapy.loader.words import one_line, shown
 
+# Whether the file has a tensor of this name: layers may come in more than one form (q, k and v in
+# one matrix or three).
+Has = Callable[[str], bool]
+
+
+def apart(name: str) -> bool:
+    """The `Has` of a model without a file: q, k, v and gate, up in matrices of their own."""
+    return not name.endswith(("attn_qkv.weight", "ffn_gate_up_exps.weight", "position_embd.weight"))
+
 
 @dataclass(frozen=True, slots=True)
 class TensorSpec:
     """One tensor of a model. `ne` innermost first, trailing ones may be left out; `layer` is a
-    number for role 'layer', None for 'input' and 'output'; `op` is the op that reads the tensor."""
+    number for role 'layer', None for 'input' and 'output'; `op` is the op that reads the tensor;
+    `or_ne` is a second shape it may have."""
 
     name: str
     ne: tuple[int, ...]
@@ -25,6 +35,7 @@ class TensorSpec:
     role: str
     required: bool = True
     op: str = "mul_mat"
+    or_ne: tuple[int, ...] = ()
 
 
 class TensorFile(Protocol):
@@ -71,9 +82,10 @@ def match(
             if spec.required:
                 missing.append(spec)
             continue
-        if info.ne != (*spec.ne, 1, 1, 1, 1)[:4]:
+        if info.ne not in [(*ne, 1, 1, 1, 1)[:4] for ne in (spec.ne, spec.or_ne) if ne]:
+            shapes = f"{list(spec.ne)}" + (f" or {list(spec.or_ne)}" if spec.or_ne else "")
             raise FileError(
-                f"{where}: tensor {shown(spec.name)}: expected shape {list(spec.ne)}, found "
+                f"{where}: tensor {shown(spec.name)}: expected shape {shapes}, found "
                 f"{list(info.ne[: max(info.n_dims, 1)])}"
             )
         found[spec.name] = (spec, info)

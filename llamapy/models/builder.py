@@ -42,6 +42,7 @@ class Builder:
     logits: Tensor | None = None
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
     _pos: Tensor | None = None
+    _outputs: Tensor | None = None
 
     def weight(self, name: str) -> Tensor:
         return self.weights[name]
@@ -72,6 +73,13 @@ class Builder:
         if self._pos is None:
             self._pos = self.add_input(inputs.positions(self.shape.n_tokens))
         return self._pos
+
+    @property
+    def outputs(self) -> Tensor:
+        """Rows whose logits are wanted, i32 [n_outputs]."""
+        if self._outputs is None:
+            self._outputs = self.add_input(inputs.output_rows(self.shape.n_outputs))
+        return self._outputs
 
     def group(self, group: int) -> GroupInputs:
         """The inputs of a cell group, made once."""

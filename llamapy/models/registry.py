@@ -2,10 +2,14 @@
 
 Such a module offers
 
-    hparams(file, hp) -> HParams        refine what every architecture shares
-    tensors(hp) -> list[TensorSpec]     what the file must hold
-    build(g)                            the graph, through the blocks
+    hparams(file, hp) -> HParams        refine what every architecture shares, if need be
     HANDLES                             which keys of models.unhandled it reads, if any
+    decoder(hp) -> Decoder              what tells it from other decoders
+
+or, when it is no such decoder, instead of the last
+
+    tensors(hp, has) -> list[TensorSpec]    what the file must hold, given what it has
+    build(g)                                the graph, through the blocks
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from llamapy.base.errors import FileError, near_match
-from llamapy.loader.hparams import HParams, Keys, read_hparams
-from llamapy.loader.spec import TensorSpec
+from llamapy.loader.bounded import Keys
+from llamapy.loader.hparams import HParams, read_hparams
+from llamapy.loader.spec import Has, TensorSpec
+from llamapy.models.blocks.decoder import Decoder, build_decoder, decoder_tensors
 from llamapy.models.builder import Builder
 from llamapy.models.unhandled import refuse_unhandled
 
@@ -28,7 +34,7 @@ _NOT_ARCHS = {"registry", "builder", "inputs", "blocks", "unhandled"}
 class Architecture:
     name: str
     hparams: Callable[[Keys, HParams], HParams]
-    tensors: Callable[[HParams], list[TensorSpec]]
+    tensors: Callable[[HParams, Has], list[TensorSpec]]
     build: Callable[[Builder], None]
     handles: frozenset[str] = frozenset()
 
@@ -56,8 +62,25 @@ def find(arch: str, path: object) -> Architecture:
             f"(supported: {', '.join(names)})"
         )
     m = importlib.import_module(f"llamapy.models.{_module(arch)}")
-    handles: frozenset[str] = getattr(m, "HANDLES", frozenset())
-    return Architecture(arch, m.hparams, m.tensors, m.build, handles)
+    tensors, build = _of_decoder(m.decoder) if hasattr(m, "decoder") else (m.tensors, m.build)
+    refine = getattr(m, "hparams", _as_read)
+    return Architecture(arch, refine, tensors, build, getattr(m, "HANDLES", frozenset()))
+
+
+def _as_read(file: Keys, hp: HParams) -> HParams:
+    return hp
+
+
+def _of_decoder(
+    decoder: Callable[[HParams], Decoder],
+) -> tuple[Callable[[HParams, Has], list[TensorSpec]], Callable[[Builder], None]]:
+    def tensors(hp: HParams, has: Has) -> list[TensorSpec]:
+        return decoder_tensors(decoder(hp), hp, has)
+
+    def build(g: Builder) -> None:
+        build_decoder(g, decoder(g.hp))
+
+    return tensors, build
 
 
 def shape_of(arch: Architecture, file: Keys) -> HParams:

@@ -10,7 +10,8 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from llamapy.base.errors import FileError
-from llamapy.loader.hparams import HParams, Keys
+from llamapy.loader.bounded import Keys
+from llamapy.loader.hparams import HParams
 
 Harmless = Callable[[Any, HParams], bool]
 

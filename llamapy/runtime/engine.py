@@ -112,7 +112,7 @@ class Engine(Closing):
             asked = Repacked(asked_for(repack))
             arch = registry.find(files.get_str("general.architecture"), files.path)
             hparams = registry.shape_of(arch, files)
-            matched = match(files, arch.tensors(hparams))
+            matched = match(files, arch.tensors(hparams, files.tensors.__contains__))
             infos = _describe(others, mapped=load_mode.startswith("mmap"))
             placement = place(matched.to_place(), hparams.n_layer, flags, infos)
             weights = load_weights(

@@ -20,7 +20,7 @@ from llamapy.app.bench.shapes import Shape, Spec
 from llamapy.base.errors import MemoryBudgetError
 from llamapy.base.types import BY_NAME, Type
 from llamapy.loader.gguf import GGUF
-from llamapy.loader.spec import TensorSpec
+from llamapy.loader.spec import TensorSpec, apart
 from llamapy.loader.splits import ModelFiles
 from llamapy.models import registry
 
@@ -52,7 +52,7 @@ def plan_tensors(spec: Spec) -> Plan:
     map_[:] = head
     with _files(spec.name, map_, len(head)) as files:
         arch = registry.find(shape.arch, spec.name)
-        wanted = arch.tensors(registry.shape_of(arch, files))
+        wanted = arch.tensors(registry.shape_of(arch, files), apart)
     return [(s, _type_of(spec, s)) for s in wanted if s.required or _optional(shape, s.name)]
 
 

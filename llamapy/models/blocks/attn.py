@@ -1,28 +1,67 @@
-"""Attention over the cache: q, k, v, optional norms of q and k, rope, store, attend, project."""
+"""Attention over the cache: q, k, v, norms of q and k, rope, store, attend, gate, project."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 
-from llamapy.graph.ops import make, permute, reshape
+from llamapy.graph.ops import make, permute, reshape, view
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
-from llamapy.loader.spec import TensorSpec
-from llamapy.models.blocks.linear import linear, linear_tensors
-from llamapy.models.blocks.norm import rms_norm
+from llamapy.loader.spec import Has, TensorSpec
+from llamapy.models.blocks.linear import linear, linear_tensors, vector
+from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import Builder
 
 NORMAL, NEOX = 0, 2  # rope modes: adjacent pairs, halves
+# What a norm's weight covers: one head, each head with its own, all of a row.
+HEAD, HEADS, FULL = "head", "heads", "full"
 
 
-def rope(g: Builder, il: int, x: Tensor, mode: int, factors: Tensor | None) -> Tensor:
+def always(hp: HParams, il: int) -> bool:
+    return True
+
+
+def window_only(hp: HParams, il: int) -> bool:
+    """Layers that see a window; all layers of a model that has none."""
+    return hp.is_swa[il] or not any(hp.is_swa)
+
+
+@dataclass(frozen=True, slots=True)
+class Attn:
+    """What tells one attention from another. Biases, sinks and the form of q, k and v (one matrix
+    or three) are what the file has.
+
+    rope: mode, None for no rope anywhere; `rope_at(hp, il)`: whether layer il has it
+    rope_factors: a tensor of all layers that divides the frequencies, by name, '' for none
+    qk_norm: the norm of q and k, '' for none, or what its weight covers; `qk_kind`: of which kind;
+        `norm_last`: after the rope instead of before it
+    gate: what the result is multiplied by before the projection, made by `attn_gate` from what
+        q is made from: '', 'sigmoid' or 'softplus', per element or per head as the matrix says
+    q_scale: a tensor by which q is multiplied after the rope, e.g. by position
+    """
+
+    rope: int | None = NEOX
+    rope_at: Callable[[HParams, int], bool] = always
+    rope_factors: str = ""
+    qk_norm: str = ""
+    qk_kind: str = RMS
+    norm_last: bool = False
+    gate: str = ""
+    q_scale: Callable[[Builder, int], Tensor | None] | None = None
+
+
+def rope(
+    g: Builder, il: int, x: Tensor, mode: int, factors: Tensor | None, n_dims: int = 0
+) -> Tensor:
     """Rotate the first n_rot elements of each head. x [n_embd_head, n_head, n_tokens]"""
     r = g.hp.rope_of(il)
     srcs = (x, g.pos) if factors is None else (x, g.pos, factors)
     return make(
         "rope",
         *srcs,
-        n_dims=g.hp.n_rot,
+        n_dims=n_dims or g.hp.n_rot_of(il),
         mode=mode,
         n_ctx_orig=r.n_ctx_orig,
         sections=r.sections,
@@ -40,12 +79,13 @@ def _by_head(x: Tensor) -> Tensor:
     return permute(x, 0, 2, 1)
 
 
-def store_and_attend(g: Builder, il: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+def store_and_attend(
+    g: Builder, il: int, q: Tensor, k: Tensor, v: Tensor, sinks: Tensor | None = None
+) -> Tensor:
     """Write k [n_embd_head_k, n_head_kv, n_tokens] and v to their cells, then attend.
     q [n_embd_head_k, n_head, n_tokens] -> [n_embd_head_v * n_head, n_tokens]"""
     hp, cache = g.hp, g.memory.layer(il)
     group = g.group(cache.group)
-    v = reshape(v, hp.n_embd_head_v, hp.n_head_kv[il], g.shape.n_tokens)
     cells_k = make("set_rows", cache.k, _by_head(k), group.rows)
     cells_v = make("set_rows", cache.v, _by_head(v), group.rows)
     g.expand(g.name(cells_k, "cache_k_set", il), g.name(cells_v, "cache_v_set", il))
@@ -56,6 +96,7 @@ def store_and_attend(g: Builder, il: int, q: Tensor, k: Tensor, v: Tensor) -> Te
         _by_head(cells_v),
         group.idx,
         group.range,
+        *(() if sinks is None else (sinks,)),
         scale=hp.attention_scale or 1.0 / math.sqrt(hp.n_embd_head_k),
         max_bias=hp.max_alibi_bias,
         softcap=hp.attn_softcap,
@@ -63,37 +104,122 @@ def store_and_attend(g: Builder, il: int, q: Tensor, k: Tensor, v: Tensor) -> Te
     return g.name(out, "kqv_out", il)
 
 
-def attention(
-    g: Builder,
-    il: int,
-    x: Tensor,
-    *,
-    rope_mode: int,
-    rope_factors: Tensor | None = None,
-    qk_norm: bool = False,
-) -> Tensor:
-    """Self-attention of layer `il`. x [n_embd, n_tokens] -> [n_embd, n_tokens]"""
-    hp, n = g.hp, g.shape.n_tokens
-    q, k, v = (linear(g, il, name, x) for name in ("attn_q", "attn_k", "attn_v"))
-    g.expand(q, k, v)  # side by side, so that they can be computed side by side
-    q = reshape(q, hp.n_embd_head_k, hp.n_head[il], n)
-    k = reshape(k, hp.n_embd_head_k, hp.n_head_kv[il], n)
-    if qk_norm:
-        q = rms_norm(g, q, g.layer(il, "attn_q_norm.weight"), "q_norm", il)
-        k = rms_norm(g, k, g.layer(il, "attn_k_norm.weight"), "k_norm", il)
-        g.expand(q, k)
-    q = g.name(rope(g, il, q, rope_mode, rope_factors), "q_rope", il)
-    k = g.name(rope(g, il, k, rope_mode, rope_factors), "k_rope", il)
+def qkv(g: Builder, il: int, x: Tensor, a: Attn) -> tuple[Tensor, Tensor, Tensor]:
+    """q [n_embd_head_k, n_head, n_tokens], k and v with n_head_kv heads, norms of q and k over all
+    heads included. x [n_embd, n_tokens]"""
+    hp, clamp = g.hp, g.hp.clamp_kqv
+    heads = (hp.n_head[il], hp.n_head_kv[il], hp.n_head_kv[il])
+    sizes = (hp.n_embd_head_k, hp.n_embd_head_k, hp.n_embd_head_v)
+    if g.maybe_layer(il, "attn_qkv.weight") is None:
+        rows = [linear(g, il, name, x) for name in ("attn_q", "attn_k", "attn_v")]
+        if clamp:
+            rows = [make("clamp", r, min=-clamp, max=clamp) for r in rows]
+    else:
+        all_rows = linear(g, il, "attn_qkv", x)
+        if clamp:
+            all_rows = make("clamp", all_rows, min=-clamp, max=clamp)
+        rows, first = [], 0
+        for n_head, size in zip(heads, sizes, strict=True):
+            n = n_head * size
+            rows.append(view(all_rows, (n, all_rows.ne[1]), (all_rows.nb[1],), 4 * first))
+            first += n
+    g.expand(*rows)  # side by side, so that they can be computed side by side
+    if a.qk_norm == FULL:
+        for i, name in enumerate(("q", "k")):
+            if g.maybe_layer(il, f"attn_{name}_norm.weight") is not None:
+                rows[i] = norm(g, a.qk_kind, rows[i], f"attn_{name}_norm", f"{name}_norm", il)
+    q, k, v = (
+        _split_heads(r, size, n_head) for r, size, n_head in zip(rows, sizes, heads, strict=True)
+    )
+    return q, k, v
+
+
+def _split_heads(x: Tensor, size: int, n_head: int) -> Tensor:
+    """[size * n_head, n_tokens] as [size, n_head, n_tokens]."""
+    if x.is_contiguous:
+        return reshape(x, size, n_head, x.ne[1])
+    return view(x, (size, n_head, x.ne[1]), (4 * size, x.nb[1]))
+
+
+def _norm_heads(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, Tensor]:
+    if a.qk_norm not in (HEAD, HEADS):
+        return q, k
+    q = _norm_head(g, il, q, a, "q")
+    k = _norm_head(g, il, k, a, "k")
     g.expand(q, k)
-    out = store_and_attend(g, il, q, k, v)
+    return q, k
+
+
+def _norm_head(g: Builder, il: int, x: Tensor, a: Attn, name: str) -> Tensor:
+    if g.maybe_layer(il, f"attn_{name}_norm.weight") is None:
+        return x
+    return norm(g, a.qk_kind, x, f"attn_{name}_norm", f"{name}_norm", il)
+
+
+def rotate(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, Tensor]:
+    if a.rope is None or not a.rope_at(g.hp, il):
+        return q, k
+    factors = g.maybe(a.rope_factors) if a.rope_factors else None
+    q = g.name(rope(g, il, q, a.rope, factors), "q_rope", il)
+    k = g.name(rope(g, il, k, a.rope, factors), "k_rope", il)
+    g.expand(q, k)
+    return q, k
+
+
+def gated(g: Builder, il: int, out: Tensor, x: Tensor, act: str) -> Tensor:
+    """`out` [n_embd_head_v * n_head, n_tokens] times act(attn_gate(x)), which is as wide or has a
+    number per head."""
+    w = make(act, make("mul_mat", g.layer(il, "attn_gate.weight"), x))
+    if w.ne[0] == out.ne[0]:
+        return make("mul", out, w)
+    n_head, n = w.ne[0], out.ne[1]
+    by_head = reshape(out, out.ne[0] // n_head, n_head, n)
+    return reshape(make("mul", by_head, reshape(w, 1, n_head, n)), out.ne[0], n)
+
+
+def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
+    """Self-attention of layer `il`. x [n_embd, n_tokens] -> [n_embd, n_tokens]"""
+    q, k, v = qkv(g, il, x, a)
+    if not a.norm_last:
+        q, k = _norm_heads(g, il, q, k, a)
+    q, k = rotate(g, il, q, k, a)
+    if a.norm_last:
+        q, k = _norm_heads(g, il, q, k, a)
+    factor = a.q_scale(g, il) if a.q_scale else None
+    if factor is not None:
+        q = make("mul", q, factor)
+    out = store_and_attend(g, il, q, k, v, g.maybe_layer(il, "attn_sinks.weight"))
+    if a.gate:
+        out = gated(g, il, out, x, a.gate)
+    sub = g.maybe_layer(il, "attn_sub_norm.weight")
+    if sub is not None:
+        out = norm(g, RMS, out, "attn_sub_norm", "attn_sub_norm", il)
     return linear(g, il, "attn_output", out)
 
 
-def attention_tensors(hp: HParams, il: int) -> list[TensorSpec]:
-    n_embd = hp.n_embd
-    return [
-        *linear_tensors(il, "attn_q", n_embd, hp.n_embd_head_k * hp.n_head[il]),
-        *linear_tensors(il, "attn_k", n_embd, hp.n_embd_k_gqa(il)),
-        *linear_tensors(il, "attn_v", n_embd, hp.n_embd_v_gqa(il)),
-        *linear_tensors(il, "attn_output", hp.n_embd_head_v * hp.n_head[il], n_embd),
-    ]
+def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpec]:
+    n_embd, n_head, pre = hp.n_embd, hp.n_head[il], f"blk.{il}."
+    n_q, n_out = hp.n_embd_head_k * n_head, hp.n_embd_head_v * n_head
+    n_k, n_v = hp.n_embd_k_gqa(il), hp.n_embd_v_gqa(il)
+    if has(f"{pre}attn_qkv.weight") and not has(f"{pre}attn_q.weight"):
+        specs = linear_tensors(il, "attn_qkv", n_embd, n_q + n_k + n_v)
+    else:
+        specs = [
+            *linear_tensors(il, "attn_q", n_embd, n_q),
+            *linear_tensors(il, "attn_k", n_embd, n_k),
+            *linear_tensors(il, "attn_v", n_embd, n_v),
+        ]
+    specs += linear_tensors(il, "attn_output", n_out, n_embd)
+    if a.qk_norm:
+        size = hp.n_embd_head_k
+        for name, n in (("q", n_head), ("k", hp.n_head_kv[il])):
+            ne = {HEAD: (size,), HEADS: (size, n), FULL: (size * n,)}[a.qk_norm]
+            required = a.qk_kind == RMS
+            specs += norm_tensors(hp, f"attn_{name}_norm", il, ne, required=required)
+    if a.gate:
+        weight = (n_embd, n_out)
+        specs.append(
+            TensorSpec(f"{pre}attn_gate.weight", weight, il, "layer", or_ne=(n_embd, n_head))
+        )
+    specs.append(vector(il, "attn_sinks.weight", n_head, required=False, op="flash_attn"))
+    return specs

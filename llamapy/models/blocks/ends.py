@@ -7,16 +7,20 @@ from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import TensorSpec
 from llamapy.models import inputs
-from llamapy.models.blocks.norm import rms_norm
+from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import Builder
 
 
 def embed(g: Builder, scale: float = 1.0) -> Tensor:
-    """Rows of token_embd, [n_embd, n_tokens]."""
+    """Rows of token_embd, plus those of learned positions where the file has them.
+    [n_embd, n_tokens]"""
     ids = g.add_input(inputs.token_ids(g.shape.n_tokens))
     x = make("get_rows", g.weight("token_embd.weight"), ids)
     if scale != 1.0:
         x = make("scale", x, scale=scale, bias=0.0)
+    places = g.maybe("position_embd.weight")
+    if places is not None:
+        x = make("add", x, make("get_rows", places, g.pos))
     return g.name(x, "inp_embd")
 
 
@@ -25,26 +29,35 @@ def only_outputs(g: Builder, *xs: Tensor) -> list[Tensor]:
     others. [n_embd, n_tokens] -> [n_embd, n_outputs]"""
     if g.shape.n_outputs == g.shape.n_tokens:
         return list(xs)
-    rows = g.add_input(inputs.output_rows(g.shape.n_outputs))
+    rows = g.outputs
     return [make("get_rows", x, rows) for x in xs]
 
 
-def head(g: Builder, x: Tensor) -> None:
+def head(
+    g: Builder, x: Tensor, kind: str = RMS, scale: float = 1.0, name: str = "output_norm"
+) -> None:
     """Final norm and output matrix (the embedding where the file has none of its own), whose
-    activation is kept precise: what is rounded here goes into the logits undiminished."""
-    x = rms_norm(g, x, g.weight("output_norm.weight"), "result_norm")
+    activation is kept precise: what is rounded here goes into the logits undiminished. Logits are
+    multiplied by `scale`, then capped."""
+    x = norm(g, kind, x, name, "result_norm")
     w = g.maybe("output.weight")
     w = w if w is not None else g.weight("token_embd.weight")
     logits = make("mul_mat", w, x, precise=True)
+    bias = g.maybe("output.bias")
+    if bias is not None:
+        logits = make("add", logits, bias)
+    if scale != 1.0:
+        logits = make("scale", logits, scale=scale, bias=0.0)
     if g.hp.final_softcap:
         logits = make("softcap", logits, cap=g.hp.final_softcap)
     g.finish(g.name(logits, "result_output"))
 
 
-def end_tensors(hp: HParams) -> list[TensorSpec]:
+def end_tensors(hp: HParams, *, norm_name: str = "output_norm") -> list[TensorSpec]:
     vocab = (hp.n_embd, hp.n_vocab)
-    return [
+    specs = [
         TensorSpec("token_embd.weight", vocab, None, "input", op="get_rows"),
-        TensorSpec("output_norm.weight", (hp.n_embd,), None, "output", op="mul"),
         TensorSpec("output.weight", vocab, None, "output", required=False),
+        TensorSpec("output.bias", (hp.n_vocab,), None, "output", required=False, op="add"),
     ]
+    return specs + (norm_tensors(hp, norm_name, None, role="output") if norm_name else [])

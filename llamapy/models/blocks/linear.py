@@ -15,13 +15,15 @@ def linear(g: Builder, il: int, name: str, x: Tensor) -> Tensor:
     return out if bias is None else g.name(make("add", out, bias), f"{name}_b", il)
 
 
-def linear_tensors(il: int, name: str, n_in: int, n_out: int) -> list[TensorSpec]:
+def linear_tensors(
+    il: int, name: str, n_in: int, n_out: int, *, required: bool = True
+) -> list[TensorSpec]:
     return [
-        TensorSpec(f"blk.{il}.{name}.weight", (n_in, n_out), il, "layer"),
+        TensorSpec(f"blk.{il}.{name}.weight", (n_in, n_out), il, "layer", required),
         TensorSpec(f"blk.{il}.{name}.bias", (n_out,), il, "layer", required=False, op="add"),
     ]
 
 
-def vector(il: int, name: str, n: int, *, required: bool = True) -> TensorSpec:
-    """A per-layer norm weight or the like: multiplied element by element."""
-    return TensorSpec(f"blk.{il}.{name}", (n,), il, "layer", required=required, op="mul")
+def vector(il: int, name: str, *ne: int, required: bool = True, op: str = "mul") -> TensorSpec:
+    """A per-layer norm weight or the like: applied element by element."""
+    return TensorSpec(f"blk.{il}.{name}", ne, il, "layer", required=required, op=op)

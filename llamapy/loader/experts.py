@@ -1,0 +1,91 @@
+"""What a file says about its experts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llamapy.loader.bounded import Keys, count, wrong
+
+GATING = ("", "softmax", "sigmoid", "softmax_selected", "sqrt_softplus")  # by the key's number
+
+
+@dataclass(frozen=True, slots=True)
+class Experts:
+    """A mixture of experts. `n` experts, `n_used` of them per token, each `n_ff` wide;
+    `n_ff_shared` is the width of what all tokens go through (0: nothing). Layers before `first`
+    are dense, of the others every `step`-th has experts. `n_group` groups of which `n_group_used`
+    may be chosen from (1: no groups)."""
+
+    n: int = 0
+    n_used: int = 0
+    n_ff: int = 0
+    n_ff_shared: int = 0
+    gating: str = "softmax"
+    normalise: bool = True
+    scale: float = 1.0
+    first: int = 0
+    step: int = 1
+    n_group: int = 1
+    n_group_used: int = 1
+
+    def has(self, il: int) -> bool:
+        """Whether layer `il` chooses among experts."""
+        return self.n > 0 and il >= self.first and (il + 1) % self.step == 0
+
+
+def read_experts(
+    file: Keys,
+    arch: str,
+    n_ff: int,
+    *,
+    gating: str = "softmax",
+    normalise: bool = True,
+    first: int | None = 0,
+    step: int = 1,
+    shared: bool = False,
+) -> Experts:
+    """What the file says, else what the architecture's converters left out as known. `n_ff` is the
+    width of experts without a key for theirs. `first` None: read leading_dense_block_count.
+    `shared`: there are shared experts, their width a key or a routed one's times their number."""
+    pre = f"{arch}."
+    n = count(file, f"{pre}expert_count", 0)
+    if not n:
+        return Experts()
+    n_used = count(file, f"{pre}expert_used_count", least=1)
+    if n_used > n:
+        raise wrong(file, f"{pre}expert_used_count", f"at most {n}", n_used)
+    n_ff = count(file, f"{pre}expert_feed_forward_length", 0) or n_ff
+    n_ff_shared = 0
+    if shared:
+        n_shared = count(file, f"{pre}expert_shared_count", 1)
+        n_ff_shared = count(file, f"{pre}expert_shared_feed_forward_length", n_ff * n_shared)
+    n_group, n_group_used = _groups(file, pre, n, n_used)
+    return Experts(
+        n,
+        n_used,
+        n_ff,
+        n_ff_shared,
+        _gating(file, f"{pre}expert_gating_func", gating),
+        file.get_bool(f"{pre}expert_weights_norm", normalise),
+        file.get_float(f"{pre}expert_weights_scale", 0.0) or 1.0,
+        count(file, f"{pre}leading_dense_block_count", 0) if first is None else first,
+        step,
+        n_group,
+        n_group_used,
+    )
+
+
+def _gating(file: Keys, key: str, default: str) -> str:
+    number = count(file, key, 0)
+    if number >= len(GATING):
+        raise wrong(file, key, f"a number from 1 to {len(GATING) - 1}", number)
+    return GATING[number] or default
+
+
+def _groups(file: Keys, pre: str, n: int, n_used: int) -> tuple[int, int]:
+    key = f"{pre}expert_group_count"
+    n_group = count(file, key, 1) or 1
+    n_group_used = count(file, f"{pre}expert_group_used_count", 1) or 1
+    if n % n_group or n_group_used > n_group or n_used > n // n_group * n_group_used:
+        raise wrong(file, key, f"groups of {n} experts of which {n_used} can be used", n_group)
+    return n_group, n_group_used

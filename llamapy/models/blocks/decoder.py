@@ -1,0 +1,147 @@
+"""The decoder that most architectures are: a stack of layers, each attention (or another mixer) and
+feed-forward with norms around them. `Decoder` says what tells one from another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from llamapy.graph.ops import make
+from llamapy.graph.tensor import Tensor
+from llamapy.loader.hparams import HParams
+from llamapy.loader.spec import Has, TensorSpec
+from llamapy.models.blocks.attn import Attn, attention, attention_tensors
+from llamapy.models.blocks.ends import embed, end_tensors, head, only_outputs
+from llamapy.models.blocks.ffn import ffn, ffn_tensors
+from llamapy.models.blocks.moe import Moe, moe_ffn, moe_tensors
+from llamapy.models.blocks.norm import LAYER, RMS, norm, norm_tensors
+from llamapy.models.builder import Builder
+
+
+class Mixer(Protocol):
+    """What stands in the place of attention in some layers, or of feed-forward."""
+
+    def tensors(self, hp: HParams, il: int, has: Has) -> list[TensorSpec]: ...
+
+    def build(self, g: Builder, il: int, x: Tensor) -> Tensor:
+        """x [n_embd, n_tokens], normed -> the same"""
+
+
+@dataclass(frozen=True, slots=True)
+class Decoder:
+    """norm: of which kind all norms are; their biases are what the file has
+    attn_norm, ffn_norm: tensors of the norms before attention and feed-forward, '' for none. In a
+        parallel layer without a second norm both read the first one's result
+    post_attn_norm, post_ffn_norm: norms of what attention and feed-forward give, before it is added
+    weights: whether norms have weights at all
+    parallel: feed-forward reads the layer's input, not what attention made of it
+    attn: attention; `mixer(hp, il)`: what takes its place in layer il, None for attention
+    act: of the dense feed-forward; moe: what the layers with experts do
+    ffn_mixer(hp, il): what takes the place of the feed-forward in layer il
+    embd_norm: a norm of the embeddings; output_norm: of the end
+    divide_logits: the logit scale divides instead of multiplying
+    rope_factors: whether the file may have `rope_freqs` for all layers
+    """
+
+    norm: str = RMS
+    attn_norm: str = "attn_norm"
+    ffn_norm: str = "ffn_norm"
+    post_attn_norm: str = ""
+    post_ffn_norm: str = ""
+    weights: bool = True
+    parallel: bool = False
+    attn: Attn = field(default_factory=Attn)
+    mixer: Callable[[HParams, int], Mixer | None] | None = None
+    act: str = "swiglu"
+    moe: Moe = field(default_factory=Moe)
+    ffn_mixer: Callable[[HParams, int], Mixer | None] | None = None
+    embd_norm: str = ""
+    output_norm: str = "output_norm"
+    divide_logits: bool = False
+    extra: tuple[TensorSpec, ...] = ()
+
+
+def _mixer(d: Decoder, hp: HParams, il: int) -> Mixer | None:
+    return d.mixer(hp, il) if d.mixer else None
+
+
+def _ffn_mixer(d: Decoder, hp: HParams, il: int) -> Mixer | None:
+    return d.ffn_mixer(hp, il) if d.ffn_mixer else None
+
+
+def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
+    """What a file must and may hold."""
+    specs = end_tensors(hp, norm_name=d.output_norm if d.weights else "")
+    if d.embd_norm and d.weights:
+        specs += norm_tensors(hp, d.embd_norm, None, role="input")
+    if has("position_embd.weight") and d.attn.rope is None:
+        ne = (hp.n_embd, hp.n_ctx_train)
+        specs.append(TensorSpec("position_embd.weight", ne, None, "input", op="get_rows"))
+    if d.attn.rope_factors:
+        factors = (hp.n_rot // 2,)
+        specs.append(TensorSpec(d.attn.rope_factors, factors, 0, "layer", False, "rope"))
+    for il in range(hp.n_layer):
+        for name in (d.attn_norm, d.ffn_norm, d.post_attn_norm, d.post_ffn_norm):
+            if name and d.weights:
+                specs += norm_tensors(hp, name, il)
+        mixer, other = _mixer(d, hp, il), _ffn_mixer(d, hp, il)
+        specs += mixer.tensors(hp, il, has) if mixer else attention_tensors(hp, il, d.attn, has)
+        if other:
+            specs += other.tensors(hp, il, has)
+        elif hp.experts.has(il):
+            specs += moe_tensors(hp, il, d.moe.act, has)
+        else:
+            specs += ffn_tensors(hp, il, d.act, has)
+    return [*specs, *d.extra]
+
+
+def _normed(g: Builder, d: Decoder, x: Tensor, weight: str, name: str, il: int) -> Tensor:
+    return norm(g, d.norm, x, weight if d.weights else "", name, il) if weight else x
+
+
+def _residual(g: Builder, h: Tensor, x: Tensor) -> Tensor:
+    if g.hp.residual_scale != 1.0:
+        h = make("scale", h, scale=g.hp.residual_scale, bias=0.0)
+    return make("add", h, x)
+
+
+def feed_forward(g: Builder, d: Decoder, il: int, x: Tensor) -> Tensor:
+    """The layer's feed-forward, of whichever kind. x [n_embd, n_tokens] -> the same"""
+    other = _ffn_mixer(d, g.hp, il)
+    if other:
+        return other.build(g, il, x)
+    return moe_ffn(g, il, x, d.moe) if g.hp.experts.has(il) else ffn(g, il, x, d.act)
+
+
+def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:
+    """One layer. x [n_embd, n_tokens] -> the same, the wanted rows of it after the last one."""
+    h = normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
+    mixer = _mixer(d, g.hp, il)
+    h = mixer.build(g, il, h) if mixer else attention(g, il, h, d.attn)
+    if last:
+        x, h, normed = only_outputs(g, x, h, normed)  # [n_embd, n_outputs]
+    h = _normed(g, d, h, d.post_attn_norm, "attn_post_norm", il)
+    if d.parallel:
+        into = _normed(g, d, x, d.ffn_norm, "ffn_norm", il) if d.ffn_norm else normed
+        h = make("add", feed_forward(g, d, il, into), h)
+        return g.name(_residual(g, h, x), "l_out", il)
+    x = g.name(_residual(g, h, x), "ffn_inp", il)
+    h = feed_forward(g, d, il, _normed(g, d, x, d.ffn_norm, "ffn_norm", il))
+    h = _normed(g, d, h, d.post_ffn_norm, "ffn_post_norm", il)
+    return g.name(_residual(g, h, x), "l_out", il)
+
+
+def build_decoder(g: Builder, d: Decoder) -> None:
+    """The whole graph."""
+    hp = g.hp
+    x = embed(g, scale=hp.embedding_scale)  # [n_embd, n_tokens]
+    if d.embd_norm:
+        x = norm(g, d.norm, x, d.embd_norm if d.weights else "", "inp_norm")
+    for il in range(hp.n_layer):
+        x = layer(g, d, il, x, last=il == hp.n_layer - 1)
+    scale = 1.0 / hp.logit_scale if d.divide_logits else hp.logit_scale
+    head(g, x, d.norm, scale, d.output_norm if d.weights else "")
+
+
+__all__ = ["LAYER", "RMS", "Decoder", "Mixer", "build_decoder", "decoder_tensors"]
