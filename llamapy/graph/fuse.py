@@ -46,15 +46,27 @@ def _swallow(node: Tensor, gone: Tensor, src: tuple[Tensor, ...]) -> Tensor:
 
 
 def norm_weight(node: Tensor, scope: Scope) -> Tensor | None:
-    """mul(rms_norm(x), w) -> rms_norm(x, w), for a weight row w [n]."""
+    """mul(norm(x), w) -> norm(x, w), for a weight row w [n]; of either norm."""
     if node.op != "mul":
         return None
     norm, w = node.src
-    if norm.op != "rms_norm" or len(norm.src) != 1 or not _is_row(w, norm.ne[0]):
+    if norm.op not in ("rms_norm", "norm") or len(norm.src) != 1 or not _is_row(w, norm.ne[0]):
         return None
     if not scope.may_swallow(norm, node):
         return None
     return _swallow(node, norm, (norm.src[0], w))
+
+
+def norm_bias(node: Tensor, scope: Scope) -> Tensor | None:
+    """add(norm(x, w), b) -> norm(x, w, b), for a bias row b [n]."""
+    if node.op != "add":
+        return None
+    norm, b = node.src
+    if norm.op != "norm" or len(norm.src) != 2 or not _is_row(b, norm.ne[0]):
+        return None
+    if not scope.may_swallow(norm, node):
+        return None
+    return _swallow(node, norm, (*norm.src, b))
 
 
 def matmul_add(node: Tensor, scope: Scope) -> Tensor | None:
@@ -76,7 +88,11 @@ def matmul_add(node: Tensor, scope: Scope) -> Tensor | None:
     return None
 
 
-RULES: dict[str, Rule] = {"norm_weight": norm_weight, "matmul_add": matmul_add}
+RULES: dict[str, Rule] = {
+    "norm_weight": norm_weight,
+    "norm_bias": norm_bias,
+    "matmul_add": matmul_add,
+}
 
 
 def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:

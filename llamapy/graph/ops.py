@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from llamapy.base.types import BY_NAME, F32, X8, Type, interleaved
+from llamapy.base.types import BY_NAME, F32, I32, X8, Type, interleaved
 from llamapy.graph.tensor import Shape, Tensor
 
 Params = dict[str, Any]
@@ -108,6 +108,69 @@ def _x8_pair(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return X8, (x.ne[0], 2, x.ne[1], 1)
 
 
+def _sum_rows(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return F32, (1, *srcs[0].ne[1:])
+
+
+def _concat(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Alike but along `axis`."""
+    a, b = srcs
+    axis: int = p["axis"]
+    if not 0 <= axis < 4 or any(a.ne[i] != b.ne[i] for i in range(4) if i != axis):
+        raise ValueError(f"cannot join {list(a.ne)} and {list(b.ne)} along axis {axis}")
+    ne = list(a.ne)
+    ne[axis] += b.ne[axis]
+    return F32, (ne[0], ne[1], ne[2], ne[3])
+
+
+def _ids_of(name: str, ids: Tensor, n_used: int, n_tokens: int) -> None:
+    if ids.ne != (n_used, n_tokens, 1, 1):
+        raise ValueError(f"{name}: ids {list(ids.ne)} are not [{n_used}, {n_tokens}]")
+
+
+def _mul_mat_id(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Weights [k, m, n_expert] by x [k, n_used or 1, n_tokens]: [m, n_used, n_tokens]; ids i32
+    [n_used, n_tokens] say whose weights multiply a column."""
+    w, x, ids = srcs
+    if w.ne[0] != x.ne[0] or w.ne[3] * x.ne[3] != 1 or x.ne[1] not in (1, ids.ne[0]):
+        raise ValueError(f"cannot multiply {w.name} {list(w.ne)} by {x.name} {list(x.ne)}")
+    _ids_of("mul_mat_id", ids, ids.ne[0], x.ne[2])
+    return F32, (w.ne[1], ids.ne[0], ids.ne[1], 1)
+
+
+def _top_k_ids(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Scores [n_expert, n_tokens] in n_group equal groups, n_group_used of which may be chosen."""
+    n_expert, n_tokens = srcs[0].ne[:2]
+    k, n_group, n_used = p["k"], p["n_group"], p["n_group_used"]
+    if not 1 <= n_used <= n_group or n_expert % n_group or srcs[0].ne[2] * srcs[0].ne[3] != 1:
+        raise ValueError(f"cannot choose {n_used} of {n_group} groups of {list(srcs[0].ne)}")
+    if not 1 <= k <= n_expert // n_group * n_used:
+        raise ValueError(f"cannot choose {k} of {n_expert // n_group * n_used} experts")
+    return I32, (k, n_tokens, 1, 1)
+
+
+def _take_ids(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    values, ids = srcs
+    _ids_of("take_ids", ids, ids.ne[0], values.ne[1])
+    return F32, (ids.ne[0], ids.ne[1], 1, 1)
+
+
+def _add_id(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    x, bias, ids = srcs
+    if bias.ne[0] != x.ne[0] or x.ne[3] != 1:
+        raise ValueError(f"cannot add rows of {list(bias.ne)} to {list(x.ne)}")
+    _ids_of("add_id", ids, x.ne[1], x.ne[2])
+    return F32, x.ne
+
+
+def _weighted_sum(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """x [n, k, n_tokens] summed over k, times weights [k, n_tokens] where there are any."""
+    x = srcs[0]
+    if x.ne[3] != 1 or (len(srcs) == 2 and srcs[1].ne != (x.ne[1], x.ne[2], 1, 1)):
+        raise ValueError(f"cannot weigh {list(x.ne)} by {[list(s.ne) for s in srcs[1:]]}")
+    return F32, (x.ne[0], x.ne[2], 1, 1)
+
+
 def _from_params(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return srcs[0].type, p["ne"]
 
@@ -136,8 +199,13 @@ _ROPE = (
     ("beta_slow", "float"),
 )
 _ATTENTION = (("scale", "float"), ("max_bias", "float"), ("softcap", "float"))
-UNARY = ("silu", "gelu", "gelu_erf", "gelu_quick", "relu", "relu_sqr", "sigmoid", "tanh", "exp")
+UNARY = (
+    "silu", "gelu", "gelu_erf", "gelu_quick", "relu", "relu_sqr", "sigmoid", "tanh", "exp",
+    "log", "softplus", "neg", "abs", "sqr", "sqrt",
+)  # fmt: skip
 GLU = ("swiglu", "geglu", "geglu_erf", "geglu_quick", "reglu")
+_TOP_K = (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))
+_SWIGLU_OAI = (("alpha", "float"), ("limit", "float"))
 
 ROWS: tuple[Op, ...] = (
     # Views: no kernel, no memory. `ne` (and `nb`, `offs`) are given by the builder.
@@ -154,21 +222,39 @@ ROWS: tuple[Op, ...] = (
     Op("softcap", (1, 1), same, (("cap", "float"),), in_place=(0,)),
     *(Op(name, (1, 1), same, in_place=(0,)) for name in UNARY),
     *(Op(name, (1, 2), _glu, in_place=(0, 1)) for name in GLU),
-    # Rows. The weight of a norm is optional.
+    # g = min(gate, limit), u = clamp(up, -limit, limit): g * sigmoid(alpha * g) * (u + 1)
+    Op("swiglu_oai", (1, 2), _glu, _SWIGLU_OAI, in_place=(0, 1)),
+    Op("clamp", (1, 1), same, (("min", "float"), ("max", "float")), in_place=(0,)),
+    # Rows. The weight of a norm is optional, and the bias behind it.
     Op("rms_norm", (1, 2), same, (("eps", "float"),), in_place=(0,)),
+    Op("norm", (1, 3), same, (("eps", "float"),), in_place=(0,)),
+    Op("l2_norm", (1, 1), same, (("eps", "float"),), in_place=(0,)),
+    Op("soft_max", (1, 1), same, in_place=(0,)),
+    Op("sum_rows", (1, 1), _sum_rows),
+    Op("concat", (2, 2), _concat, (("axis", "int"),)),
     Op("rope", (2, 3), same, _ROPE, in_place=(0,)),  # x, pos, [freq_factors]
     Op("cpy", (1, 1), _to_type, (("type", "str"),)),  # contiguous copy in another type
     Op("get_rows", (2, 2), _get_rows),  # table, ids i32
     Op("set_rows", (3, 3), same, writes_src=True),  # cache, rows f32, ids i32
     # weight, x, [addend]. `precise`: the activation is not rounded to 8 bits.
     Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"),), in_place=(2,)),
+    # Mixture of experts: who computes a token, what each says, and the sum of that.
+    Op(
+        "top_k_ids", (1, 1), _top_k_ids, (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))
+    ),
+    Op("take_ids", (2, 2), _take_ids),  # values [n_expert, n_tokens], ids
+    Op("mul_mat_id", (3, 3), _mul_mat_id),  # weights, x, ids
+    Op("add_id", (3, 3), _add_id, in_place=(0,)),  # x, bias [m, n_expert], ids
+    Op("weighted_sum", (1, 2), _weighted_sum),  # x, [weights]
     # q, k, v, idx, range, [sinks]: see ARCHITECTURE.md, "Attention without masks"
     Op("flash_attn", (5, 6), _attention, _ATTENTION),
     # What the CPU device makes of the above when it prepares a split.
     Op("quant_act", (1, 1), _x8),
     Op("quant_act_pair", (1, 1), _x8_pair),  # an activation, and what quantising it left
     Op("rms_norm_quant", (2, 2), _x8, (("eps", "float"),)),  # rms_norm with weight, then quant_act
+    Op("norm_quant", (2, 3), _x8, (("eps", "float"),)),
     *(Op(f"{name}_quant", (1, 2), _glu_x8) for name in GLU),
+    Op("swiglu_oai_quant", (1, 2), _glu_x8, _SWIGLU_OAI),
     # A weight with its rows interleaved by eight, as it is loaded for mul_mat.
     Op("repack", (1, 1), _repack),
     Op("flash_attn_part", (5, 5), _attention_parts, _ATTENTION),

@@ -62,6 +62,15 @@ LP_INLINE v16 v_log(v16 x) {
     return v_sel(valid, r, v_sub(v_mul(x, v_zero()), v_sqrt(v_set1(-1.0f))));
 }
 
+/* log(1 + e^x) within 2.5 ulp, as max(x, 0) + log(u) - ((u - 1) - e) / u, where e = e^-|x| and u =
+ * 1
+ * + e, rounded: the last term is what u lost. */
+LP_INLINE v16 v_softplus(v16 x) {
+    v16 e = v_exp(v_neg(v_abs(x))), one = v_set1(1.0f), u = v_add(one, e);
+    v16 lost = v_div(v_sub(v_sub(u, one), e), u);
+    return v_add(v_max(v_zero(), x), v_sub(v_log(u), lost));
+}
+
 /* The parts of 1 / (1 + e^-x): num / den, neither of which over- or underflows. */
 LP_INLINE void v_logistic(v16 x, v16 *num, v16 *den) {
     v16 e = v_exp(v_neg(v_abs(x)));

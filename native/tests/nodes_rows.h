@@ -42,6 +42,36 @@ static void one_value_with(struct trial *t, double a, double b) {
 static void one_value(struct trial *t) {
     one_value_with(t, 0, 0);
 }
+static void clamped(struct trial *t) {
+    one_value_with(t, -0.75, 1.5);
+}
+/* Of ops that are not defined below 0. */
+static void one_positive(struct trial *t) {
+    static const float edges[] = {0.0f, 1e-45f, 1e-38f, 1e-30f, 0.7f, 0.71f, 1.0f, 3.4e38f};
+    for (int i = 0; i < N_ROW_SHAPES; i++) {
+        const struct lp_opnd *o = operand(t, 0, "f32", row_shapes[i], 0);
+        for (int64_t at = 0; at < t->bytes[0]; at += 4) {
+            t->memory[0][at + 3] &= 0x7f;
+        }
+        CHECK(o->nb[0] == 4);
+        place(t, DST, "f32", row_shapes[i], 4);
+        compute(t);
+    }
+    given(t, 0, edges, 8);
+    place(t, DST, "f32", SHAPE(8), 0);
+    compute(t);
+}
+static void whole_rows(struct trial *t) {
+    const int summed = !strcmp(t->kernel->family, "sum_rows");
+    for (int i = 0; i < N_ROW_SHAPES; i++) {
+        struct shape s = row_shapes[i];
+        operand(t, 0, "f32", s, 12);
+        s.ne[0] = summed ? 1 : s.ne[0];
+        parameters(t, 1e-6, 0);
+        place(t, DST, "f32", s, 4);
+        compute(t);
+    }
+}
 static void scaled(struct trial *t) {
     one_value_with(t, 0.37, -1.5);
 }
@@ -74,8 +104,10 @@ static void gated(struct trial *t, const char *out, const int64_t *lengths, int 
             operand(t, 0, "f32", SHAPE(lengths[i], rows), 12);
             operand(t, 1, "f32", SHAPE(lengths[i], rows), 4);
             place(t, DST, out, SHAPE(lengths[i], rows), 0);
+            parameters(t, 1.702, 1.5); /* of swiglu_oai */
             compute(t);
             operand(t, 0, "f32", SHAPE(2 * lengths[i], rows), 12);
+            parameters(t, 1.702, 1.5);
             place(t, DST, out, SHAPE(lengths[i], rows), 0);
             compute(t);
         }
@@ -93,12 +125,16 @@ static void gated_quant(struct trial *t) {
 }
 
 static void norm(struct trial *t, const char *out, const int64_t *lengths, int n) {
+    const int most = strncmp(t->kernel->family, "norm", 4) ? 2 : 3; /* operands */
     for (int i = 0; i < n; i++) {
-        for (int weight = strcmp(out, "f32") ? 1 : 0; weight < 2; weight++) {
+        for (int weight = strcmp(out, "f32") ? 1 : 0; weight < most; weight++) {
             const struct shape s = SHAPE(lengths[i], 3, 2);
             operand(t, 0, "f32", s, 12);
             if (weight) {
                 operand(t, 1, "f32", SHAPE(lengths[i]), 0);
+            }
+            if (weight > 1) {
+                operand(t, 2, "f32", SHAPE(lengths[i]), 0);
             }
             place(t, DST, out, s, 0);
             parameters(t, 1e-5, 0);

@@ -5,6 +5,7 @@
  *   test_hashes --write    print what that file must hold, from the scalar kernels */
 #include "nodes_products.h"
 #include "nodes_rows.h"
+#include "nodes_experts.h"
 
 #ifndef LP_ALSO /* features to try besides the CPU's own */
 #define LP_ALSO 0
@@ -31,6 +32,26 @@ static const struct {
     {"sigmoid", one_value},
     {"tanh", one_value},
     {"exp", one_value},
+    {"log", one_positive},
+    {"softplus", one_value},
+    {"neg", one_value},
+    {"abs", one_value},
+    {"sqr", one_value},
+    {"sqrt", one_positive},
+    {"clamp", clamped},
+    {"norm", norm_float},
+    {"norm_quant", norm_quant},
+    {"l2_norm", whole_rows},
+    {"soft_max", whole_rows},
+    {"sum_rows", whole_rows},
+    {"swiglu_oai", gated_float},
+    {"swiglu_oai_quant", gated_quant},
+    {"mul_mat_id", mul_mat_id},
+    {"top_k_ids", top_k_ids},
+    {"take_ids", take_ids},
+    {"add_id", add_id},
+    {"weighted_sum", weighted_sum},
+    {"concat", concat},
     {"swiglu", gated_float},
     {"geglu", gated_float},
     {"geglu_erf", gated_float},

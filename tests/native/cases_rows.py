@@ -56,14 +56,21 @@ def same_as(o: Operand) -> Operand:
     return Operand(o.type, o.ne, o.nb, o.data, o.offs, o.align)
 
 
-def one_value(fp: tuple[float, ...] = ()) -> Generator:
+def one_value(fp: tuple[float, ...] = (), positive: bool = False) -> Generator:
+    def sign(x: np.ndarray) -> np.ndarray:
+        """What the op is defined for. Gaps between rows may hold anything."""
+        if positive:
+            np.abs(x, out=x)
+        return x
+
     def make(rng: Rng, row: KernelRow) -> list[Case]:
         cases = []
         for shape in SHAPES:
-            x = operand(gaps(rng, *shape), align=4)
+            x = operand(sign(gaps(rng, *shape)), align=4)
             cases.append(Case([x], result("f32", x.ne), fp=fp, name=str(shape)))
-        cases.append(Case([operand(special())], result("f32", (20, 1)), fp=fp, name="special"))
-        x = operand(gaps(rng, 3, 41))
+        edges = operand(sign(special()))
+        cases.append(Case([edges], result("f32", (20, 1)), fp=fp, name="special"))
+        x = operand(sign(gaps(rng, 3, 41)))
         cases.append(Case([x], same_as(x), fp=fp, alias=0, name="in-place"))
         return cases
 
@@ -88,7 +95,7 @@ def two_values(rng: Rng, row: KernelRow) -> list[Case]:
     return cases
 
 
-def gated(out: str) -> Generator:
+def gated(out: str, fp: tuple[float, ...] = ()) -> Generator:
     def make(rng: Rng, row: KernelRow) -> list[Case]:
         cases = []
         lengths = (32, 96, 640, 8224) if out == "x8" else (1, 15, 67, 576, 8200)
@@ -96,15 +103,32 @@ def gated(out: str) -> Generator:
             for rows in (1, 3):
                 gate, up = operand(gaps(rng, rows, n)), operand(gaps(rng, rows, n))
                 dst = result(out, (n, rows))
-                cases.append(Case([gate, up], dst, name=f"{rows}x{n}"))
+                cases.append(Case([gate, up], dst, fp=fp, name=f"{rows}x{n}"))
                 both = operand(gaps(rng, rows, 2 * n))
-                cases.append(Case([both], dst, name=f"{rows}x{n} halves"))
+                cases.append(Case([both], dst, fp=fp, name=f"{rows}x{n} halves"))
         gate, up = operand(plain(rng, 3, 64)), operand(plain(rng, 3, 64))
         if out == "f32":
-            cases.append(Case([gate, up], same_as(up), alias=1, name="in-place 1"))
+            cases.append(Case([gate, up], same_as(up), fp=fp, alias=1, name="in-place 1"))
         return cases
 
     return make
+
+
+def whole_rows(rng: Rng, row: KernelRow) -> list[Case]:
+    """Ops of a row without parameters, or with an eps."""
+    cases = []
+    for shape in SHAPES:
+        x = operand(gaps(rng, *shape))
+        ne = (1, *x.ne[1:]) if row.family == "sum_rows" else x.ne
+        cases.append(Case([x], result("f32", ne), fp=(1e-6,), name=str(shape)))
+    if row.family == "sum_rows":
+        return cases
+    x = operand(np.array([[-np.inf, 0, -3e38, 3e38] * 9, [-1e30] * 36, [0] * 36], np.float32))
+    if row.family == "soft_max":
+        cases.append(Case([x], result("f32", x.ne), name="edges"))
+    x = operand(gaps(rng, 3, 40))
+    cases.append(Case([x], same_as(x), fp=(1e-6,), alias=0, name="in-place"))
+    return cases
 
 
 def norm(out: str) -> Generator:
@@ -114,6 +138,9 @@ def norm(out: str) -> Generator:
         for n in lengths:
             for shape in ((1, n), (5, n), (2, 3, n)):
                 x, w = operand(gaps(rng, *shape)), operand(plain(rng, n))
+                if row.family.startswith("norm"):
+                    srcs = [x, w, operand(plain(rng, n))]
+                    cases.append(Case(srcs, result(out, x.ne), fp=(1e-5,), name=f"{shape} bias"))
                 cases.append(Case([x, w], result(out, x.ne), fp=(1e-5,), name=f"{shape} weight"))
                 if out == "f32":
                     cases.append(Case([x], result(out, x.ne), fp=(1e-6,), name=f"{shape}"))
@@ -272,9 +299,15 @@ CASES: dict[str, Generator] = {
     **{name: two_values for name in ("add", "sub", "mul", "div")},
     "scale": one_value((0.37, -1.5)),
     "softcap": one_value((30.0,)),
-    **{name: one_value() for name in UNARY},
+    "clamp": one_value((-0.75, 1.5)),
+    **{name: one_value(positive=name in ("log", "sqrt")) for name in UNARY},
     **{name: gated("f32") for name in GLU},
     **{f"{name}_quant": gated("x8") for name in GLU},
+    "swiglu_oai": gated("f32", (1.702, 1.5)),
+    "swiglu_oai_quant": gated("x8", (1.702, 1.5)),
+    **{name: whole_rows for name in ("l2_norm", "soft_max", "sum_rows")},
+    "norm": norm("f32"),
+    "norm_quant": norm("x8"),
     "rms_norm": norm("f32"),
     "rms_norm_quant": norm("x8"),
     "quant_act": quant_act,

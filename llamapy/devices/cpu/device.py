@@ -104,7 +104,7 @@ class CpuDevice:
         if misread(node):
             return False
         family, wtype, xtype = kernel_key(node)
-        if node.op == "mul_mat" and node.src[0].type.quantised:
+        if node.op in ("mul_mat", "mul_mat_id") and node.src[0].type.quantised:
             xtype = "x8"
         return self._kernels.find(family, wtype, xtype) is not None
 

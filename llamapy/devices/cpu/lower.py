@@ -25,6 +25,7 @@ _NO_OPERAND = (-1,) + (0,) * 10
 # Sources of other types than f32: those that the key of the kernel names, and whole numbers.
 _KEYED = {
     "mul_mat": (0,),
+    "mul_mat_id": (0,),
     "get_rows": (0,),
     "set_rows": (0,),
     "cpy": (0,),
@@ -36,6 +37,9 @@ _WHOLE = {
     "get_rows": (1,),
     "set_rows": (2,),
     "rope": (1,),
+    "take_ids": (1,),
+    "mul_mat_id": (2,),
+    "add_id": (2,),
     "flash_attn": (3, 4),
     "flash_attn_part": (3, 4),
 }
@@ -45,7 +49,7 @@ Span = tuple[int, int, int]  # slot, first byte, one past the last
 def kernel_key(node: Tensor) -> tuple[str, str, str]:
     """(family, wtype, xtype) of the kernel a node needs: ARCHITECTURE.md, "Kernels"."""
     op = node.op
-    if op == "mul_mat":
+    if op in ("mul_mat", "mul_mat_id"):
         return op, node.src[0].type.name, node.src[1].type.name
     if op in ("flash_attn", "flash_attn_part"):
         k, v = node.src[1].type.name, node.src[2].type.name

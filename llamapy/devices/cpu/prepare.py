@@ -16,11 +16,17 @@ from llamapy.graph.tensor import OUTPUT, Tensor
 
 PAIR_COLUMNS = 2  # up to so many columns a precise matmul reads its weight once
 SPLIT_KV = 512  # places in a list from which attention of few queries is worth cutting
-_QUANT_OF = {"rms_norm": "rms_norm_quant", **{name: f"{name}_quant" for name in GLU}}
+_QUANT_OF = {name: f"{name}_quant" for name in ("rms_norm", "norm", "swiglu_oai", *GLU)}
+_PRODUCTS = ("mul_mat", "mul_mat_id")
 
 
 def _wants_x8(node: Tensor) -> bool:
-    return node.op == "mul_mat" and node.src[0].type.quantised and node.src[1].type.name == "f32"
+    return node.op in _PRODUCTS and node.src[0].type.quantised and node.src[1].type.name == "f32"
+
+
+def _may_quantise(node: Tensor) -> bool:
+    """Whether there is an op for this node and quant_act in one: of norms, only with a weight."""
+    return node.op in _QUANT_OF and (node.op not in ("rms_norm", "norm") or len(node.src) > 1)
 
 
 def _is_precise(node: Tensor) -> bool:
@@ -73,7 +79,7 @@ def _uses(nodes: list[Tensor]) -> tuple[Counter[int], Counter[int]]:
 def _take_twins(nodes: list[Tensor]) -> None:
     """Products of quantised activations read a weight's faster form, where it has one."""
     for node in nodes:
-        if _wants_x8(node) and (twin := node.src[0].twin) is not None:
+        if node.op == "mul_mat" and _wants_x8(node) and (twin := node.src[0].twin) is not None:
             node.src = (twin, *node.src[1:])
 
 
@@ -82,18 +88,18 @@ def _quantise(nodes: list[Tensor], keep: Collection[int]) -> list[Tensor]:
     made: dict[int, Tensor] = {}  # id of an activation -> its quantised twin
     out: list[Tensor] = []
     for node in nodes:
-        fused = _QUANT_OF.get(node.op)
         key = id(node)
         if (
-            fused
+            _may_quantise(node)
             and x8_uses[key]
             and all_uses[key] == x8_uses[key]
             and not node.flags & OUTPUT
             and key not in keep
-            and (node.op != "rms_norm" or len(node.src) == 2)
         ):
             parts = node.params.get("fused", (f"{node.op} {node.name}",))
-            twin = make(fused, *node.src, **{**node.params, "fused": (*parts, "quant_act")})
+            twin = make(
+                _QUANT_OF[node.op], *node.src, **{**node.params, "fused": (*parts, "quant_act")}
+            )
             twin.name = f"{node.name} (x8)"
             made[key] = twin
             out.append(twin)

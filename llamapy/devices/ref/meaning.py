@@ -13,6 +13,14 @@ import numpy as np
 
 from llamapy.base.types import X8
 from llamapy.devices.ref.attention import flash_attn, flash_attn_merge, flash_attn_part
+from llamapy.devices.ref.experts import (
+    add_id,
+    check_ids,
+    mul_mat_id,
+    take_ids,
+    top_k_ids,
+    weighted_sum,
+)
 from llamapy.devices.ref.interleaved import interleave
 from llamapy.devices.ref.memory import Array, decode, x8_rows
 from llamapy.devices.ref.rope import rope
@@ -48,6 +56,12 @@ UNARY: dict[str, Unary] = {
     "sigmoid": sigmoid,
     "tanh": np.tanh,
     "exp": np.exp,
+    "log": np.log,
+    "softplus": lambda x: np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x))),
+    "neg": np.negative,
+    "abs": np.abs,
+    "sqr": np.square,
+    "sqrt": np.sqrt,
 }
 _GATE = {
     "swiglu": "silu",
@@ -85,6 +99,34 @@ def rms_norm(node: Tensor, x: Array, weight: Array | None = None) -> Array:
     return y if weight is None else y * repeat_to(weight, y)
 
 
+def norm(node: Tensor, x: Array, weight: Array | None = None, bias: Array | None = None) -> Array:
+    """Ba, Kiros and Hinton 2016."""
+    d = x - x.mean(axis=-1, keepdims=True)
+    y = d / np.sqrt((d * d).mean(axis=-1, keepdims=True) + node.params["eps"])
+    if weight is not None:
+        y = y * repeat_to(weight, y)
+    return y if bias is None else y + repeat_to(bias, y)
+
+
+def l2_norm(node: Tensor, x: Array) -> Array:
+    length = np.sqrt((x * x).sum(axis=-1, keepdims=True))
+    return x / np.maximum(length, node.params["eps"])
+
+
+def soft_max(node: Tensor, x: Array) -> Array:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return e / e.sum(axis=-1, keepdims=True)
+
+
+def swiglu_oai(node: Tensor, gate: Array, up: Array | None = None) -> Array:
+    """The gate of gpt-oss: clamped, and the up half is taken plus one."""
+    if up is None:
+        gate, up = np.split(gate, 2, axis=-1)
+    alpha, limit = node.params["alpha"], node.params["limit"]
+    gate = np.minimum(gate, limit)
+    return gate * sigmoid(alpha * gate) * (np.clip(up, -limit, limit) + 1)
+
+
 def mul_mat(node: Tensor, w: Array, x: Array, addend: Array | None = None) -> Array:
     """w [c3, c2, m, k], x [b3, b2, n, k]: [b3, b2, n, m]. Neighbours among x's share one of w's."""
     for axis in (0, 1):
@@ -96,7 +138,7 @@ def mul_mat(node: Tensor, w: Array, x: Array, addend: Array | None = None) -> Ar
 def get_rows(node: Tensor, table: Array, ids: Array) -> Array:
     """table [t3, t2, n_rows, k], ids [1, i2, i1, i0]: [i2, i1, i0, k]. Ids of plane (i2, i1) look
     into that plane of the table, or into the only one it has."""
-    _check(ids, table.shape[2], node)
+    check_ids(ids, table.shape[2], node)
     ids = ids[0]
     plane3 = np.arange(ids.shape[0]) % table.shape[0]
     plane2 = np.arange(ids.shape[1]) % table.shape[1]
@@ -106,17 +148,12 @@ def get_rows(node: Tensor, table: Array, ids: Array) -> Array:
 def set_rows(node: Tensor, cache: Array, new: Array, ids: Array) -> Array:
     """cache [b3, b2, n_rows, k] with row ids[.., i] replaced by new[b3, b2, i]; ids [1, c2, c1, n]
     repeats over the planes of `new`."""
-    _check(ids, cache.shape[2], node)
+    check_ids(ids, cache.shape[2], node)
     for i3 in range(new.shape[0]):
         for i2 in range(new.shape[1]):
             at = ids[0, i3 % ids.shape[1], i2 % ids.shape[2]]
             cache[i3, i2, at] = new[i3, i2]
     return cache
-
-
-def _check(ids: Array, n_rows: int, node: Tensor) -> None:
-    if ids.size and not 0 <= ids.min() <= ids.max() < n_rows:
-        raise IndexError(f"{node.name}: a row index outside 0..{n_rows - 1}")
 
 
 def _identity(node: Tensor, x: Array) -> Array:
@@ -145,8 +182,22 @@ MEANING: dict[str, Meaning] = {
     **{name: _unary(act) for name, act in UNARY.items()},
     **{name: _glu(UNARY[act]) for name, act in _GATE.items()},
     **{f"{name}_quant": _glu(UNARY[act]) for name, act in _GATE.items()},
+    "swiglu_oai": swiglu_oai,
+    "swiglu_oai_quant": swiglu_oai,
+    "clamp": lambda node, x: np.clip(x, node.params["min"], node.params["max"]),
     "rms_norm": rms_norm,
     "rms_norm_quant": rms_norm,
+    "norm": norm,
+    "norm_quant": norm,
+    "l2_norm": l2_norm,
+    "soft_max": soft_max,
+    "sum_rows": lambda node, x: x.sum(axis=-1, keepdims=True),
+    "concat": lambda node, a, b: np.concatenate((a, b), axis=3 - node.params["axis"]),
+    "top_k_ids": top_k_ids,
+    "take_ids": take_ids,
+    "mul_mat_id": mul_mat_id,
+    "add_id": add_id,
+    "weighted_sum": weighted_sum,
     "rope": rope,
     "cpy": _identity,
     "quant_act": _identity,

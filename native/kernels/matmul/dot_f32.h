@@ -96,7 +96,7 @@ LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, in
         w[j] = t->w + (r + j < t->r1 ? r + j : t->r1 - 1) * t->w_nb;
     }
     for (int j = 0; j < n_col; j++) {
-        x[j] = t->x + (col + j) * t->x_nb;
+        x[j] = lp_mm_x(t, col + j);
     }
     for (int j = 0; j < n_row * n_col; j++) {
         acc[j] = v_zero();

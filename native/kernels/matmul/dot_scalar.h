@@ -70,7 +70,7 @@ LP_FORCE int lp_mul_mat_scalar(const struct lp_fmt *f, lp_block_at block_at,
             f->scales(block, j, &s[g]);
         }
         for (int64_t c = t.c0; c < t.c1; c++) {
-            float v = lp_dot_scalar(f, q, s, t.x + c * t.x_nb, t.k);
+            float v = lp_dot_scalar(f, q, s, lp_mm_x(&t, c), t.k);
             lp_mm_store(&t, r, 1, c, &v);
         }
     }

@@ -83,7 +83,7 @@ LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_tiler *tiler
         const int n_col = (int)(t->c1 - col < tiler->cols ? t->c1 - col : tiler->cols);
         const int8_t *x[LP_TILE_COLS_MAX];
         for (int c = 0; c < tiler->cols; c++) { /* the last one stands in for missing ones */
-            const char *at = t->x + (col + (c < n_col ? c : n_col - 1)) * t->x_nb;
+            const char *at = lp_mm_x(t, col + (c < n_col ? c : n_col - 1));
             x[c] = lp_x8_q(at);
             lp_prep(f, at, t->k, prep + c * LP_PREP_BYTES);
         }

@@ -117,7 +117,7 @@ LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const st
     struct lp_col c[LP_GEMV_COLS];
     for (int i = 0; i < LP_GEMV_COLS; i++) {
         const int of = i < n_col ? i : n_col - 1;
-        const char *x = t->x + (t->c0 + of) * t->x_nb;
+        const char *x = lp_mm_x(t, t->c0 + of);
         c[i].q = lp_x8_q(x);
         c[i].prep = scratch + of * LP_PREP_BYTES;
         if (i < n_col) {

@@ -115,7 +115,7 @@ LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const st
     const int n_col = (int)(t->c1 - t->c0);
     struct lp_col c[LP_GEMV_COLS];
     for (int i = 0; i < LP_GEMV_COLS; i++) {
-        const char *x = t->x + (t->c0 + (i < n_col ? i : n_col - 1)) * t->x_nb;
+        const char *x = lp_mm_x(t, t->c0 + (i < n_col ? i : n_col - 1));
         int32_t *pairs = (int32_t *)scratch + i * (t->k / 32);
         c[i].q = lp_x8_q(x);
         c[i].d = lp_x8_d(x, t->k);

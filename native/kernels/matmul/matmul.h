@@ -3,7 +3,10 @@
  *
  * w [k, m, c2, c3] is repeated over x [k, n, b2, b3] as ggml does: w's index is x's divided by
  * b / c. Axis 0 of w and x is contiguous, as is axis 0 of dst (f32); other strides are free. An
- * addend (f32, each axis dst's or 1, any strides) is added to the rounded result. */
+ * addend (f32, each axis dst's or 1, any strides) is added to the rounded result.
+ *
+ * mul_mat_id calls these kernels for the columns of one expert, with a fourth source that says
+ * where each lies: struct lp_column [n]. Such a node is one task. */
 #ifndef LP_MATMUL_H
 #define LP_MATMUL_H
 
@@ -24,6 +27,11 @@ struct lp_cut {
     int64_t n_outer;      /* pairs of outer indices */
 };
 
+/* Bytes from x and from dst to a column. */
+struct lp_column {
+    int64_t x, dst;
+};
+
 /* One task: rows r0..r1 by columns c0..c1 of one pair of outer indices. w, x, dst and add point at
  * row 0 and column 0. */
 struct lp_mm {
@@ -33,7 +41,15 @@ struct lp_mm {
     char *dst;
     int64_t w_nb, x_nb, dst_nb;
     int64_t add_row_nb, add_col_nb; /* 0 where the addend is repeated */
+    const struct lp_column *at;     /* of every column, where they do not follow each other */
 };
+
+static inline const char *lp_mm_x(const struct lp_mm *t, int64_t col) {
+    return t->x + (t->at ? t->at[col].x : col * t->x_nb);
+}
+
+int64_t lp_split_mul_mat(const struct lp_node *n, int n_threads);
+int64_t lp_scratch_mul_mat(const struct lp_node *n);
 
 static inline int64_t lp_up(int64_t a, int64_t unit) {
     return (a + unit - 1) / unit * unit;
@@ -90,6 +106,11 @@ static inline int lp_mm_open(const struct lp_args *a, int64_t task, struct lp_mm
         .x_nb = x->nb[1],
         .dst_nb = d->nb[1],
     };
+    if (n->n_src > 3) {
+        t->r1 = w->ne[1], t->c1 = x->ne[1];
+        t->at = (const struct lp_column *)a->src[3];
+        return LP_OK;
+    }
     t->r1 = t->r0 + c.rows < w->ne[1] ? t->r0 + c.rows : w->ne[1];
     t->c1 = t->c0 + c.cols < x->ne[1] ? t->c0 + c.cols : x->ne[1];
     if (n->n_src > 2) {
@@ -117,7 +138,7 @@ static inline int64_t lp_ahead(int64_t chunk) {
 /* Store `count` results of column col, rows from r on, after adding the addend. */
 LP_APART void lp_mm_store(const struct lp_mm *t, int64_t r, int64_t count, int64_t col,
                           const float *v) {
-    char *dst = t->dst + col * t->dst_nb + r * 4;
+    char *dst = t->dst + (t->at ? t->at[col].dst : col * t->dst_nb) + r * 4;
     if (!t->add) {
         memcpy(dst, v, (size_t)count * 4);
         return;

@@ -5,7 +5,8 @@
 
 static int fits(const struct lp_node *n) {
     const struct lp_opnd *w = &n->src[0], *x = &n->src[1], *d = &n->dst;
-    if (n->n_src < 2 || w->ne[0] != x->ne[0] || d->nb[0] != 4 || d->ne[0] != w->ne[1]) {
+    if (n->n_src < 2 || n->n_src > 3 || w->ne[0] != x->ne[0] || d->nb[0] != 4 ||
+        d->ne[0] != w->ne[1]) {
         return 0;
     }
     for (int i = 2; i < 4; i++) {

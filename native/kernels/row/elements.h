@@ -4,8 +4,11 @@
  * add sub mul div   one rounding; source 1 repeats along every axis
  * scale             fma(x, scale, bias)
  * softcap           cap * tanh(x / cap), rounded at each step
+ * clamp             min(max, max(min, x)); NaN stays
  * one-value ops     lp_math.h
- * gated ops         act(gate) * up; gate and up are two sources, or the halves of one row */
+ * gated ops         act(gate) * up; gate and up are two sources, or the halves of one row
+ * swiglu_oai        (g * logistic(alpha g)) * (u + 1), g = min(gate, limit), u = up within +-limit
+ */
 
 #define LP_UNARY(name, expr)                                                                       \
     int LP_FN(lp_##name##_f32_f32)(const struct lp_args *a, int64_t task, void *scratch) {         \
@@ -36,6 +39,13 @@ LP_UNARY(relu_sqr, v_relu_sqr(x))
 LP_UNARY(sigmoid, v_sigmoid(x))
 LP_UNARY(tanh, v_tanh(x))
 LP_UNARY(exp, v_exp(x))
+LP_UNARY(log, v_log(x))
+LP_UNARY(softplus, v_softplus(x))
+LP_UNARY(neg, v_neg(x))
+LP_UNARY(abs, v_abs(x))
+LP_UNARY(sqr, v_mul(x, x))
+LP_UNARY(sqrt, v_sqrt(x))
+LP_UNARY(clamp, v_min(p1, v_max(p0, x)))
 
 typedef v16 (*v_binary)(v16, v16);
 
@@ -95,23 +105,26 @@ LP_INLINE struct lp_gated lp_gated_of(const struct lp_args *a, const struct lp_w
     return (struct lp_gated){gate, (const float *)up + w->i[0]};
 }
 
-typedef v16 (*v_unary)(v16);
+/* Of gate and up, and of the node's two parameters. */
+typedef v16 (*v_gated)(v16 gate, v16 up, v16 p0, v16 p1);
 
-LP_INLINE int lp_glu(const struct lp_args *a, int64_t task, v_unary act) {
+LP_INLINE int lp_glu(const struct lp_args *a, int64_t task, v_gated f) {
+    v16 p0 = v_set1((float)a->n->fp[0]), p1 = v_set1((float)a->n->fp[1]);
     struct lp_walk w = lp_walk_units(&a->n->dst, task, a->n->n_tasks);
     while (lp_walk_next(&w)) {
         struct lp_gated g = lp_gated_of(a, &w);
         float *y = (float *)(a->dst + lp_row_offs(&a->n->dst, w.i)) + w.i[0];
         for (int64_t i = 0; i < w.len; i += 16) {
-            v16 act_gate = act(v_load_part(g.gate + i, w.len - i));
-            v_store_part(y + i, v_mul(act_gate, v_load_part(g.up + i, w.len - i)), w.len - i);
+            v16 gate = v_load_part(g.gate + i, w.len - i), up = v_load_part(g.up + i, w.len - i);
+            v_store_part(y + i, f(gate, up, p0, p1), w.len - i);
         }
     }
     return LP_OK;
 }
 
-/* act(gate) * up, then X8: the bits of the two ops one after the other. */
-LP_INLINE int lp_glu_quant(const struct lp_args *a, int64_t task, v_unary act) {
+/* The gated values, then X8: the bits of the two ops one after the other. */
+LP_INLINE int lp_glu_quant(const struct lp_args *a, int64_t task, v_gated f) {
+    v16 p0 = v_set1((float)a->n->fp[0]), p1 = v_set1((float)a->n->fp[1]);
     int64_t k = a->n->dst.ne[0];
     if (k % LP_X8_GROUP) {
         return LP_E_TYPES;
@@ -121,25 +134,35 @@ LP_INLINE int lp_glu_quant(const struct lp_args *a, int64_t task, v_unary act) {
         struct lp_gated g = lp_gated_of(a, &w);
         char *row = a->dst + lp_row_offs(&a->n->dst, w.i);
         for (int64_t i = 0; i < w.len; i += LP_X8_GROUP) {
-            v16 lo = v_mul(act(v_load(g.gate + i)), v_load(g.up + i));
-            v16 hi = v_mul(act(v_load(g.gate + i + 16)), v_load(g.up + i + 16));
+            v16 lo = f(v_load(g.gate + i), v_load(g.up + i), p0, p1);
+            v16 hi = f(v_load(g.gate + i + 16), v_load(g.up + i + 16), p0, p1);
             lp_x8_group(row, k, (w.i[0] + i) / LP_X8_GROUP, lo, hi);
         }
     }
     return LP_OK;
 }
 
-#define LP_GLU(name, act)                                                                          \
+#define LP_GLU(name, expr)                                                                         \
+    LP_INLINE v16 v_##name(v16 gate, v16 up, v16 p0, v16 p1) {                                     \
+        (void)p0, (void)p1;                                                                        \
+        return expr;                                                                               \
+    }                                                                                              \
     int LP_FN(lp_##name##_f32_f32)(const struct lp_args *a, int64_t task, void *scratch) {         \
         (void)scratch;                                                                             \
-        return lp_glu(a, task, act);                                                               \
+        return lp_glu(a, task, v_##name);                                                          \
     }                                                                                              \
     int LP_FN(lp_##name##_quant_x8_f32)(const struct lp_args *a, int64_t task, void *scratch) {    \
         (void)scratch;                                                                             \
-        return lp_glu_quant(a, task, act);                                                         \
+        return lp_glu_quant(a, task, v_##name);                                                    \
     }
-LP_GLU(swiglu, v_silu)
-LP_GLU(geglu, v_gelu)
-LP_GLU(geglu_erf, v_gelu_erf)
-LP_GLU(geglu_quick, v_gelu_quick)
-LP_GLU(reglu, v_relu)
+LP_GLU(swiglu, v_mul(v_silu(gate), up))
+LP_GLU(geglu, v_mul(v_gelu(gate), up))
+LP_GLU(geglu_erf, v_mul(v_gelu_erf(gate), up))
+LP_GLU(geglu_quick, v_mul(v_gelu_quick(gate), up))
+LP_GLU(reglu, v_mul(v_relu(gate), up))
+
+LP_INLINE v16 lp_gate_oai(v16 gate, v16 up, v16 alpha, v16 limit) {
+    v16 g = v_min(limit, gate), u = v_min(limit, v_max(v_neg(limit), up));
+    return v_mul(v_gate(g, v_mul(alpha, g)), v_add(u, v_set1(1.0f)));
+}
+LP_GLU(swiglu_oai, lp_gate_oai(gate, up, p0, p1))

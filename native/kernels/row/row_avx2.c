@@ -8,5 +8,6 @@
 #include "kernels/row/quant.h"
 #include "kernels/row/elements.h"
 #include "kernels/row/norm.h"
+#include "kernels/row/reduce.h"
 #include "kernels/row/copy.h"
 #include "kernels/row/rope.h"

@@ -50,6 +50,15 @@ ELEMENTS(relu_sqr, PLAIN)
 ELEMENTS(sigmoid, COSTLY)
 ELEMENTS(tanh, COSTLY)
 ELEMENTS(exp, COSTLY)
+ELEMENTS(log, COSTLY)
+ELEMENTS(softplus, COSTLY)
+ELEMENTS(neg, PLAIN)
+ELEMENTS(abs, PLAIN)
+ELEMENTS(sqr, PLAIN)
+ELEMENTS(sqrt, COSTLY)
+ELEMENTS(clamp, PLAIN)
+ELEMENTS(swiglu_oai, COSTLY)
+ELEMENTS(swiglu_oai_quant, COSTLY)
 ELEMENTS(swiglu, COSTLY)
 ELEMENTS(geglu, COSTLY)
 ELEMENTS(geglu_erf, COSTLY)
@@ -64,6 +73,43 @@ ELEMENTS(quant_act, COSTLY)
 ELEMENTS(cpy, PLAIN)
 ROWS(rms_norm)
 ROWS(rms_norm_quant)
+ROWS(norm)
+ROWS(norm_quant)
+ROWS(l2_norm)
+ROWS(soft_max)
+
+/* The rows that are read. */
+SPLIT(sum_rows, split_rows, src[0], PLAIN)
+NO_SCRATCH(sum_rows)
+SPLIT(weighted_sum, split_units, dst, PLAIN / 8)
+NO_SCRATCH(weighted_sum)
+ELEMENTS(add_id, PLAIN)
+
+int64_t lp_split_concat(const struct lp_node *n, int n_threads) {
+    return n->ip[0] < 0 || n->ip[0] > 3 ? -1 : split_units(&n->dst, PLAIN, n_threads);
+}
+NO_SCRATCH(concat)
+
+/* Of whole tokens, some microseconds each. */
+static int64_t split_tokens(const struct lp_node *n, int64_t bytes, int n_threads) {
+    return tasks_of(n->dst.ne[1], n->dst.ne[1] * bytes, PLAIN, n_threads);
+}
+int64_t lp_split_take_ids(const struct lp_node *n, int n_threads) {
+    return split_tokens(n, 4 * n->dst.ne[0], n_threads);
+}
+NO_SCRATCH(take_ids)
+int64_t lp_split_top_k_ids(const struct lp_node *n, int n_threads) {
+    const int64_t n_expert = n->src[0].ne[0], k = n->ip[0], n_group = n->ip[1];
+    if (n_group < 1 || n_expert % n_group || n->ip[2] < 1 || n->ip[2] > n_group || k < 1 ||
+        k > n_expert / n_group * n->ip[2] || k != n->dst.ne[0] || n->dst.ne[1] != n->src[0].ne[1]) {
+        return -1;
+    }
+    return split_tokens(n, n_expert * k, n_threads);
+}
+/* Keys of experts and of groups, scores, and the groups that are kept. */
+int64_t lp_scratch_top_k_ids(const struct lp_node *n) {
+    return 12 * n->src[0].ne[0] + 12 * n->ip[1];
+}
 
 SPLIT(quant_act_pair, split_units, src[0], COSTLY)
 NO_SCRATCH(quant_act_pair)
