@@ -6,6 +6,7 @@ one call that edits the books, `revert` takes it back when the run failed.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -39,9 +40,62 @@ class Ubatch:
         return len(self.outputs)
 
 
+WINDOWS = ("sliding", "chunked", "symmetric")
+CUTS = ("anywhere", "runs", "whole")
+
+# What a layer carries from token to token: by name, the shape of one sequence's state (f32).
+States = Mapping[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class CacheShape:
+    """What attention keeps, layer by layer: heads of K and V (0: the layer keeps none) and the
+    elements of one of them.
+
+    A query of a layer with `is_swa` sees, by `window`: 'sliding', the last `n_swa` positions, its
+    own included; 'chunked', those from the last multiple of `n_swa` on; 'symmetric', `n_swa` // 2
+    to either side. Without `causal` a query also sees what comes after it, so that a sequence is
+    computed in one go. `v_is_k`: V is the first n_embd_head_v elements of each K and has no memory
+    of its own. `share[il]` is the layer whose K and V layer `il` reads, itself or an earlier one.
+    Empty `is_swa`, `v_is_k` and `share` stand for none."""
+
+    n_head_kv: tuple[int, ...]
+    n_embd_head_k: tuple[int, ...]
+    n_embd_head_v: tuple[int, ...]
+    is_swa: tuple[bool, ...] = ()
+    n_swa: int = 0
+    window: str = "sliding"
+    causal: bool = True
+    v_is_k: tuple[bool, ...] = ()
+    share: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        n = len(self.n_head_kv)
+        for name, value in (("is_swa", False), ("v_is_k", False)):
+            if not getattr(self, name):
+                object.__setattr__(self, name, (value,) * n)
+        if not self.share:
+            object.__setattr__(self, "share", tuple(range(n)))
+        for name in ("n_embd_head_k", "n_embd_head_v", "is_swa", "v_is_k", "share"):
+            if len(getattr(self, name)) != n:
+                raise ValueError(f"{name} of {len(getattr(self, name))} layers, not {n}")
+        if self.window not in WINDOWS or (self.window == "symmetric" and self.causal):
+            raise ValueError(f"window {self.window!r}, causal={self.causal}")
+        if any(self.is_swa) and self.n_swa < 1:
+            raise ValueError("window layers, and no window")
+        for il, of in enumerate(self.share):
+            if of != il and not (0 <= of < il and self.share[of] == of):
+                raise ValueError(f"layer {il} cannot share the cache of layer {of}")
+
+    def owns(self, il: int) -> bool:
+        """Whether layer `il` has K and V of its own."""
+        return self.n_head_kv[il] > 0 and self.share[il] == il
+
+
 class LayerCache(NamedTuple):
     """K and V of one layer, `[n_embd_head_*, n_cells, n_head_kv]`, and the cell group they belong
-    to."""
+    to. Where V is a part of K, `v` is a view of `k`: what is read of a graph's new K is
+    `view(new_k, v.ne, v.nb[1:])`."""
 
     k: Tensor
     v: Tensor
@@ -58,11 +112,14 @@ class GroupView:
 
 
 class Step(Protocol):
-    """One ubatch against the memory. `sizes` shape the graph: (n_lists, n_kv of each group).
-    `revert` also takes back an `apply` that broke off."""
+    """One ubatch against the memory. `sizes` shape the graph: (n_lists, n_kv of each group). A
+    memory with states cuts ubatches into runs (`Memory.cut`), and each list has one run: there
+    n_runs is n_lists. `runs` is valid after `begin`. `revert` also takes back an `apply` that broke
+    off."""
 
     sizes: tuple[int, ...]
     views: list[GroupView]
+    runs: Ints  # [n_runs, 4]: first row, number of tokens, cell to read (-1: all zero), to write
 
     def apply(self) -> None: ...
 
@@ -70,7 +127,22 @@ class Step(Protocol):
 
 
 class Memory(Protocol):
-    def layer(self, il: int) -> LayerCache: ...
+    """`cut` says how a batch becomes ubatches: 'anywhere'; in 'runs', where tokens of the same
+    sequences follow each other and no two runs of a ubatch have a sequence in common; 'whole', runs
+    that are never cut. `n_bytes` are opened until `free`."""
+
+    cut: str
+
+    @property
+    def n_bytes(self) -> int: ...
+
+    def free(self) -> None: ...
+
+    def layer(self, il: int) -> LayerCache:
+        """LookupError for a layer without attention."""
+
+    def state(self, il: int) -> Mapping[str, Tensor]:
+        """States of a layer by name, f32 [shape.., n_cells]; empty for a layer without."""
 
     def begin(self, ubatch: Ubatch) -> Step:
         """Choose cells. Raises ContextError when there is no room; nothing is changed."""
@@ -90,7 +162,7 @@ class Memory(Protocol):
         """Drop positions [p0, p1). False, and nothing changed, when the memory cannot."""
 
     def seq_cp(self, src: int, dst: int, p0: int, p1: int) -> None:
-        """Share cells. UsageError, and nothing changed, when dst has such positions already, or the
-        memory has forgotten what the next token would see."""
+        """Share cells. UsageError, and nothing changed, when dst has such positions already, the
+        memory has forgotten what the next token would see, or states have no such part."""
 
     def seq_keep(self, seq: int) -> None: ...

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -10,6 +12,8 @@ from llamapy.kv.api import GroupView, Ints, Ubatch
 TILE = 64  # attention cuts positions into tiles of this size; a list starts on a tile
 PAD = 256  # list lengths are rounded up to this, so one graph lasts this many decode steps
 
+P = TypeVar("P", int, Ints)
+
 
 def pad(n: int, to: int = PAD) -> int:
     return -(-n // to) * to
@@ -17,11 +21,22 @@ def pad(n: int, to: int = PAD) -> int:
 
 class Cells:
     """`pos[c]` is the position in cell c, -1 when free; `member[s, c]` whether sequence s holds it.
-    `n_swa` > 0 makes this a window group: a cell no query will see again counts as free."""
+    `n_swa` > 0 makes this a window group (kinds and `causal`: see api.CacheShape): a cell no query
+    will see again counts as free."""
 
-    def __init__(self, n_cells: int, n_seq_max: int, n_swa: int = 0) -> None:
+    def __init__(
+        self,
+        n_cells: int,
+        n_seq_max: int,
+        n_swa: int = 0,
+        *,
+        window: str = "sliding",
+        causal: bool = True,
+    ) -> None:
         self.n_cells = n_cells
         self.n_swa = n_swa
+        self.window = window
+        self.causal = causal
         self.pos: Ints = np.full(n_cells, -1, np.int32)
         self.member: npt.NDArray[np.bool_] = np.zeros((n_seq_max, n_cells), np.bool_)
         self._forget()
@@ -55,8 +70,8 @@ class Cells:
         if start + n <= self.n_cells and max(self.pos[start : start + n].tolist()) < 0:
             return np.arange(start, start + n, dtype=np.int32)
         cells = np.flatnonzero(self.pos < 0)
-        if len(cells) < n and self.n_swa:
-            seen = self.pos[None, :] > (next_pos - self.n_swa)[:, None]  # [n_seq_max, n_cells]
+        if len(cells) < n and self.forgets:
+            seen = self.pos[None, :] >= self._first(next_pos)[:, None]  # [n_seq_max, n_cells]
             gone = np.flatnonzero((self.pos >= 0) & ~(self.member & seen).any(axis=0))
             oldest = gone[np.argsort(self.pos[gone], kind="stable")]
             cells = np.sort(np.concatenate([cells, oldest[: n - len(cells)]]))
@@ -110,15 +125,33 @@ class Cells:
     def _release(self) -> None:
         self.pos[~self.member.any(axis=0)] = -1
 
+    @property
+    def forgets(self) -> bool:
+        """Whether cells are taken again before their sequence has gone. Where queries see what
+        comes after them, a sequence is computed in one go, and all of it is needed then."""
+        return self.n_swa > 0 and self.causal
+
+    def _first(self, pos: P) -> P:
+        """Where the window of a query at `pos` starts, possibly before 0."""
+        if self.window == "chunked":
+            return pos // self.n_swa * self.n_swa
+        return pos - (self.n_swa // 2 if self.window == "symmetric" else self.n_swa - 1)
+
     def first_visible(self, pos: int) -> int:
-        """The first position a causal query at `pos` sees."""
-        return max(0, pos - self.n_swa + 1) if self.n_swa else 0
+        """The first position a query at `pos` sees."""
+        return max(0, self._first(pos)) if self.n_swa else 0
+
+    def _end_visible(self, pos: int, last: int) -> int:
+        """One past the last position a query at `pos` sees, in a sequence that ends at `last`."""
+        if self.causal:
+            return pos + 1
+        return min(pos + self.n_swa // 2, last) + 1 if self.window == "symmetric" else last + 1
 
     def list_length(self, pos_max: int, n_tokens: int) -> int:
         """Places a list needs when its last query stands at `pos_max`. Grows with `pos_max`, and in
         a window group stops growing, so that a long run keeps one graph."""
         n = pos_max + 1
-        if self.n_swa:
+        if self.forgets:
             n = min(n, self.n_swa + n_tokens + TILE - 2)
         return pad(n)
 
@@ -133,9 +166,10 @@ class Cells:
         else:
             bases = self._bases(ubatch, at, len(lists))
             idx = np.stack([self._row(s, b, n_kv) for s, b in zip(lists, bases, strict=True)])
+        last = [0] * len(lists) if self.causal else [self.pos_max(s) for s in lists]
         ranges = [
-            (row, (max(pos - self.n_swa + 1, 0) if self.n_swa else 0) - bases[row],
-             pos + 1 - bases[row], pos - bases[row])
+            (row, self.first_visible(pos) - bases[row],
+             self._end_visible(pos, last[row]) - bases[row], pos - bases[row])
             for row, pos in zip(at, ubatch.pos.tolist(), strict=True)
         ]  # fmt: skip
         return GroupView(cells, idx, np.array(ranges, np.int32))

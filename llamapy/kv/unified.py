@@ -6,31 +6,21 @@ the cells of a head follow each other, so that attention, which works head by he
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from llamapy.base.errors import ContextError, MemoryBudgetError, UsageError
 from llamapy.base.types import Type
-from llamapy.graph.device import Buffer, BufferType, Device
+from llamapy.graph.device import Device
+from llamapy.graph.ops import view
 from llamapy.graph.tensor import Tensor
-from llamapy.kv.api import GroupView, Ints, LayerCache, Ubatch
+from llamapy.kv.api import CacheShape, GroupView, Ints, LayerCache, Ubatch
 from llamapy.kv.cells import Cells, pad
+from llamapy.kv.places import Places
 
 END = np.iinfo(np.int32).max
-
-
-@dataclass(frozen=True, slots=True)
-class CacheShape:
-    """What the cache needs to know of a model: elements of a head of K and V, heads per layer, and
-    which layers see a window of `n_swa` tokens."""
-
-    n_embd_head_k: int
-    n_embd_head_v: int
-    n_head_kv: tuple[int, ...]
-    is_swa: tuple[bool, ...]
-    n_swa: int
+NO_RUNS: Ints = np.empty((0, 4), np.int32)
 
 
 class UnifiedStep:
@@ -47,6 +37,7 @@ class UnifiedStep:
         self._n_kv = [g.list_length(last, ubatch.n_tokens) for g in groups]
         self.sizes: tuple[int, ...] = (len(lists), *self._n_kv)
         self.views: list[GroupView] = []
+        self.runs = NO_RUNS
 
     def apply(self) -> None:
         for group, cells in zip(self._groups, self._chosen, strict=True):
@@ -79,22 +70,31 @@ class UnifiedCache:
     ) -> None:
         self.n_seq_max = n_seq_max
         self.n_ctx = n_ctx
+        self.causal = shape.causal
+        self.cut = "anywhere" if shape.causal else "whole"
         n_cells = [pad(n_ctx)]
         if any(shape.is_swa):
-            n_cells.append(pad(min(n_ctx, shape.n_swa * n_seq_max + n_ubatch)))
-        self._layers: list[LayerCache] = []
-        for il, n_head in enumerate(shape.n_head_kv):
-            group = 1 if shape.is_swa[il] else 0
-            n_k, n_v, n = shape.n_embd_head_k, shape.n_embd_head_v, n_cells[group]
-            k = Tensor(type_k, (n_k, n, n_head, 1), name=f"cache_k-{il}")
-            v = Tensor(type_v, (n_v, n, n_head, 1), name=f"cache_v-{il}")
-            self._layers.append(LayerCache(k, v, group))
-        self._buffers: list[Buffer] = []
+            n = shape.n_swa * n_seq_max + n_ubatch if shape.causal else n_ctx
+            n_cells.append(pad(min(n_ctx, n)))
+        self._share = shape.share
+        self._layers = {
+            il: _layer(shape, il, n_cells, type_k, type_v)
+            for il in range(len(shape.n_head_kv))
+            if shape.owns(il)
+        }
+        # Before the books, so that a size beyond all bounds ends here.
+        self._places = Places(
+            (device_of(il), t)
+            for il, layer in self._layers.items()
+            for t in (layer.k, layer.v)
+            if t.view_src is None
+        )
         try:
-            self._place(device_of)  # before the books, so that a size beyond all bounds ends here
             self._groups = [
-                Cells(n, n_seq_max, shape.n_swa if group else 0) for group, n in enumerate(n_cells)
-            ]
+                Cells(n, n_seq_max, shape.n_swa if group else 0, window=shape.window,
+                      causal=shape.causal)
+                for group, n in enumerate(n_cells)
+            ]  # fmt: skip
         except MemoryError as e:
             self.free()
             raise MemoryBudgetError(f"no memory for the books of {n_ctx} cells: {e}") from e
@@ -102,36 +102,23 @@ class UnifiedCache:
             self.free()
             raise
 
-    def _place(self, device_of: Callable[[int], Device]) -> None:
-        """One buffer per buffer type, opened once its size is known."""
-        todo: dict[BufferType, tuple[Device, list[Tensor]]] = {}
-        for il, layer in enumerate(self._layers):
-            device = device_of(il)
-            todo.setdefault(device.default_buft, (device, []))[1].extend((layer.k, layer.v))
-        for buft, (device, tensors) in todo.items():
-            offset = 0
-            for t in tensors:
-                t.offset_bytes = offset
-                offset += pad(t.n_bytes, buft.alignment)
-            buffer = device.alloc(buft, offset, "any")
-            self._buffers.append(buffer)
-            for t in tensors:
-                t.buffer = buffer
-
     @property
     def n_bytes(self) -> int:
-        return sum(b.n_bytes for b in self._buffers)
+        return self._places.n_bytes
 
     def free(self) -> None:
-        for buffer in self._buffers:
-            buffer.free()
-        self._buffers = []
+        self._places.free()
 
     def layer(self, il: int) -> LayerCache:
-        return self._layers[il]
+        return self._layers[self._share[il]]
+
+    def state(self, il: int) -> Mapping[str, Tensor]:
+        return {}
 
     def begin(self, ubatch: Ubatch) -> UnifiedStep:
         lists = list(dict.fromkeys(seqs[0] for seqs in ubatch.seqs))
+        if not self.causal:
+            self._check_new(lists)
         first = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
         for pos, seqs in zip(ubatch.pos.tolist(), ubatch.seqs, strict=True):
             for seq in seqs:
@@ -147,6 +134,15 @@ class UnifiedCache:
                 )
             chosen.append(cells)
         return UnifiedStep(self._groups, ubatch, lists, chosen)
+
+    def _check_new(self, seqs: list[int]) -> None:
+        """A token that comes later would have to be seen by those that have been computed."""
+        for seq in seqs:
+            if self.pos_max(seq) >= 0:
+                raise UsageError(
+                    f"sequence {seq} has tokens already, and this model sees all of a sequence at "
+                    "once: remove it, then give all its tokens in one batch"
+                )
 
     def worst_sizes(self, n_tokens: int, n_seqs: int) -> tuple[int, ...]:
         last = self._groups[0].n_cells - 1
@@ -197,7 +193,7 @@ class UnifiedCache:
         last of them sees. Cells are taken again in any order, so each position counts."""
         after = int(pos.max(initial=-1)) + 1
         for group in self._groups:
-            if group.n_swa:
+            if group.forgets:
                 seen = pos[pos >= group.first_visible(after)]
                 if not np.isin(seen, np.concatenate([group.held(s) for s in seqs])).all():
                     return True
@@ -206,3 +202,17 @@ class UnifiedCache:
     def seq_keep(self, seq: int) -> None:
         for group in self._groups:
             group.keep(seq)
+
+
+def _layer(
+    shape: CacheShape, il: int, n_cells: list[int], type_k: Type, type_v: Type
+) -> LayerCache:
+    group = 1 if shape.is_swa[il] else 0
+    n, n_head, n_v = n_cells[group], shape.n_head_kv[il], shape.n_embd_head_v[il]
+    k = Tensor(type_k, (shape.n_embd_head_k[il], n, n_head, 1), name=f"cache_k-{il}")
+    if shape.v_is_k[il]:
+        v = view(k, (n_v, n, n_head), k.nb[1:])
+        v.name = f"cache_v-{il}"
+    else:
+        v = Tensor(type_v, (n_v, n, n_head, 1), name=f"cache_v-{il}")
+    return LayerCache(k, v, group)

@@ -23,6 +23,11 @@ class GraphShape:
     n_lists: int
     n_kv: tuple[int, ...]  # per cell group
 
+    @property
+    def n_runs(self) -> int:
+        """Of a memory with states: each run of tokens has a list of its own."""
+        return self.n_lists
+
 
 @dataclass(slots=True)
 class GroupInputs:
@@ -43,6 +48,7 @@ class Builder:
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
     _pos: Tensor | None = None
     _outputs: Tensor | None = None
+    _runs: Tensor | None = None
 
     def weight(self, name: str) -> Tensor:
         return self.weights[name]
@@ -80,6 +86,17 @@ class Builder:
         if self._outputs is None:
             self._outputs = self.add_input(inputs.output_rows(self.shape.n_outputs))
         return self._outputs
+
+    @property
+    def runs(self) -> Tensor:
+        """Which rows advance which states, i32 [4, n_runs]: see inputs.runs."""
+        if self._runs is None:
+            self._runs = self.add_input(inputs.runs(self.shape.n_runs))
+        return self._runs
+
+    def state(self, il: int, name: str) -> Tensor:
+        """A state of layer `il`, f32 [shape.., n_cells]."""
+        return self.memory.state(il)[name]
 
     def group(self, group: int) -> GroupInputs:
         """The inputs of a cell group, made once."""

@@ -57,3 +57,9 @@ def cell_lists(group: int, n_kv: int, n_lists: int) -> Input:
 def visible(group: int, n_tokens: int) -> Input:
     """Per token: list, first and one past the last visible place, own place."""
     return _input(f"inp_kv_range-{group}", (4, n_tokens), lambda u, s: s.views[group].range)
+
+
+def runs(n_runs: int) -> Input:
+    """Per run of one sequence's tokens: first row, how many, the cell that holds the state before
+    them (-1: all zero), the cell that takes the state after them."""
+    return _input("inp_runs", (4, n_runs), lambda u, s: s.runs)

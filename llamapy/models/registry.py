@@ -10,24 +10,31 @@ or, when it is no such decoder, instead of the last
 
     tensors(hp, has) -> list[TensorSpec]    what the file must hold, given what it has
     build(g)                                the graph, through the blocks
+
+and, where it keeps something else from token to token than causal attention does,
+
+    cache(hp) -> CacheShape             what attention keeps: see caches.attention_cache
+    states(hp) -> list[States]          what each layer carries, if any does
 """
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llamapy.base.errors import FileError, near_match
+from llamapy.kv.api import CacheShape, States
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_hparams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.decoder import Decoder, build_decoder, decoder_tensors
 from llamapy.models.builder import Builder
+from llamapy.models.caches import attention_cache, no_states
 from llamapy.models.unhandled import refuse_unhandled
 
-_NOT_ARCHS = {"registry", "builder", "inputs", "blocks", "unhandled"}
+_NOT_ARCHS = {"registry", "builder", "inputs", "blocks", "unhandled", "caches"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +44,8 @@ class Architecture:
     tensors: Callable[[HParams, Has], list[TensorSpec]]
     build: Callable[[Builder], None]
     handles: frozenset[str] = frozenset()
+    cache: Callable[[HParams], CacheShape] = attention_cache
+    states: Callable[[HParams], Sequence[States]] = no_states
 
 
 def _module(arch: str) -> str:
@@ -63,8 +72,15 @@ def find(arch: str, path: object) -> Architecture:
         )
     m = importlib.import_module(f"llamapy.models.{_module(arch)}")
     tensors, build = _of_decoder(m.decoder) if hasattr(m, "decoder") else (m.tensors, m.build)
-    refine = getattr(m, "hparams", _as_read)
-    return Architecture(arch, refine, tensors, build, getattr(m, "HANDLES", frozenset()))
+    return Architecture(
+        arch,
+        getattr(m, "hparams", _as_read),
+        tensors,
+        build,
+        getattr(m, "HANDLES", frozenset()),
+        getattr(m, "cache", attention_cache),
+        getattr(m, "states", no_states),
+    )
 
 
 def _as_read(file: Keys, hp: HParams) -> HParams:

@@ -1,14 +1,14 @@
-"""A caller's batch and the three ways to cut it into ubatches."""
+"""A caller's batch, and how it is cut into ubatches."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import ContextError, UsageError
 from llamapy.kv.api import Ints, Ubatch
 
 MIN, MAX = np.iinfo(np.int32).min, np.iinfo(np.int32).max
@@ -82,16 +82,16 @@ def join(parts: Sequence[Batch]) -> Batch:
     )
 
 
-def _take(batch: Batch, at: Ints, place: Ints) -> Ubatch:
+def split(batch: Batch, n_ubatch: int, cut: str) -> Iterable[Ubatch]:
+    """Ubatches of at most n_ubatch tokens, as a memory wants them cut (kv.api.Memory). Each token
+    comes after what its sequences had before it."""
+    return split_simple(batch, n_ubatch) if cut == "anywhere" else split_runs(batch, n_ubatch, cut)
+
+
+def _take(batch: Batch, at: Ints, place: Ints, seqs: tuple[tuple[int, ...], ...]) -> Ubatch:
     """The tokens at indices `at`; `place[i]` is token i's row in the caller's result."""
     outputs = np.flatnonzero(batch.want[at]).astype(np.int32)
-    return Ubatch(
-        batch.tokens[at],
-        batch.pos[at],
-        tuple(batch.seqs[i] for i in at),
-        outputs,
-        place[at[outputs]],
-    )
+    return Ubatch(batch.tokens[at], batch.pos[at], seqs, outputs, place[at[outputs]])
 
 
 def _places(batch: Batch) -> Ints:
@@ -107,35 +107,62 @@ def split_simple(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
         return
     place = _places(batch)
     for i in range(0, batch.n_tokens, n_ubatch):
-        yield _take(batch, np.arange(i, min(i + n_ubatch, batch.n_tokens), dtype=np.int32), place)
+        at = np.arange(i, min(i + n_ubatch, batch.n_tokens), dtype=np.int32)
+        yield _take(batch, at, place, batch.seqs[i : i + n_ubatch])
 
 
-def _by_sequence(batch: Batch) -> list[list[int]]:
-    """Token indices of each set of sequences, in order of appearance."""
-    found: dict[tuple[int, ...], list[int]] = {}
-    for i, seqs in enumerate(batch.seqs):
-        found.setdefault(seqs, []).append(i)
-    return list(found.values())
+@dataclass(slots=True)
+class _Run:
+    """Tokens of the same sequences, none of which has another token between them."""
+
+    seqs: tuple[int, ...]
+    before: set[int]  # the runs (by number) that its sequences were in last
+    at: list[int]  # its tokens still to come, by index
 
 
-def split_equal(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
-    """The same number of tokens from each of several sequences: for state that advances by rows."""
+def _runs(batch: Batch) -> dict[int, _Run]:
+    runs: dict[int, _Run] = {}
+    latest: dict[int, int] = {}  # by sequence: the run it was in last
+    for i, of in enumerate(batch.seqs):
+        seqs = of if len(of) == 1 else tuple(sorted(set(of)))
+        before = {latest[s] for s in seqs if s in latest}
+        run = runs[min(before)] if before else None
+        if run is not None and run.seqs == seqs and len(before) == 1:
+            run.at.append(i)
+        else:
+            latest.update(dict.fromkeys(seqs, len(runs)))
+            runs[len(runs)] = _Run(seqs, before, [i])
+    return runs
+
+
+def split_runs(batch: Batch, n_ubatch: int, cut: str) -> list[Ubatch]:
+    """Tokens of the same sequences together, in order; a run whose sequences are in an earlier one
+    (a shared prefix) goes into a later ubatch than that. `cut` 'whole': no run is cut, ContextError
+    where one does not fit."""
+    waiting = _runs(batch)
+    if cut == "whole":
+        _check_whole(waiting, n_ubatch)
     place = _places(batch)
-    queues = _by_sequence(batch)
-    while queues:
-        now = queues[:n_ubatch]
-        n = min(n_ubatch // len(now), min(len(q) for q in now))
-        at = np.array([i for q in now for i in q[:n]], np.int32)
-        yield _take(batch, at, place)
-        queues = [q[n:] for q in now if len(q) > n] + queues[len(now) :]
+    out = []
+    while waiting:
+        at: list[int] = []
+        seqs: list[tuple[int, ...]] = []
+        for run in [r for r in waiting.values() if waiting.keys().isdisjoint(r.before)]:
+            n = min(len(run.at), n_ubatch - len(at))
+            if cut == "whole" and n < len(run.at):
+                continue
+            at += run.at[:n]
+            seqs += [run.seqs] * n
+            run.at = run.at[n:]
+        waiting = {number: run for number, run in waiting.items() if run.at}
+        out.append(_take(batch, np.array(at, np.int32), place, tuple(seqs)))
+    return out
 
 
-def split_seq(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
-    """One set of sequences at a time."""
-    place = _places(batch)
-    for queue in _by_sequence(batch):
-        for i in range(0, len(queue), n_ubatch):
-            yield _take(batch, np.array(queue[i : i + n_ubatch], np.int32), place)
-
-
-SPLIT = {"simple": split_simple, "equal": split_equal, "seq": split_seq}
+def _check_whole(runs: dict[int, _Run], n_ubatch: int) -> None:
+    for run in runs.values():
+        if len(run.at) > n_ubatch:
+            raise ContextError(
+                f"sequence {run.seqs[0]} has {len(run.at)} tokens, and this model takes a sequence "
+                f"in one go of at most {n_ubatch}; use a larger -ub"
+            )

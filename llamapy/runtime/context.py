@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from llamapy.base.closing import Closing
 from llamapy.base.errors import ContextError, UsageError
-from llamapy.base.types import BY_NAME, CACHE_TYPES
+from llamapy.base.types import CACHE_TYPES
 from llamapy.devices.cpu import CpuDevice
 from llamapy.devices.cpu.prepare import most_cut
 from llamapy.ffi.lib import isa_report
@@ -28,13 +28,13 @@ from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import Ints, Ubatch
 from llamapy.kv.cells import TILE
-from llamapy.kv.unified import CacheShape, UnifiedCache
 from llamapy.loader.hparams import HParams
 from llamapy.models.builder import Builder
 from llamapy.models.inputs import Input
 from llamapy.models.registry import Architecture
-from llamapy.runtime.batch import Batch, single, split_simple
+from llamapy.runtime.batch import Batch, single, split
 from llamapy.runtime.key import Counters, GraphKey
+from llamapy.runtime.memory import open_memory
 
 Logits = npt.NDArray[np.float32]
 
@@ -90,23 +90,24 @@ class Context(Closing):
     """One memory of `n_seq_max` sequences. For one thread at a time, but for `abort`."""
 
     def __init__(self, parts: Parts, params: ContextParams) -> None:
-        hp = parts.hp
-        _check_heads(hp, params)
         self.arch = parts.arch
-        self.hp = hp
+        self.hp = parts.hp
         self.params = params
         self.counters = Counters()
         self._weights = parts.weights
         self._cpu = CpuDevice(max(params.n_threads, params.n_threads_batch))
         by_name: dict[str, Device] = {d.name: d for d in (*parts.devices, self._cpu)}
-        self.memory = UnifiedCache(
-            _cache_shape(hp),
+        shape = parts.arch.cache(parts.hp)
+        self._n_head_kv = {n for n in shape.n_head_kv if n}
+        self.memory = open_memory(
+            shape,
+            parts.arch.states(parts.hp),
             lambda il: by_name[parts.layer_device[il]],
             n_ctx=params.n_ctx,
             n_seq_max=params.n_seq_max,
             n_ubatch=min(params.n_ubatch, params.n_ctx),
-            type_k=BY_NAME[params.type_k],
-            type_v=BY_NAME[params.type_v],
+            type_k=params.type_k,
+            type_v=params.type_v,
         )
         self._sched = Scheduler([*parts.devices, self._cpu])
         self._built: _Built | None = None
@@ -150,11 +151,8 @@ class Context(Closing):
         n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
             self._reserve(n_outputs)
-        if batch.n_tokens <= self._n_ubatch:
-            (ubatch,) = split_simple(batch, self._n_ubatch)
-            return self.process_ubatch(ubatch).copy()
         out = np.empty((batch.n_outputs, self.hp.n_vocab), np.float32)
-        for ubatch in split_simple(batch, self._n_ubatch):
+        for ubatch in split(batch, self._n_ubatch, self.memory.cut):
             out[ubatch.order] = self.process_ubatch(ubatch)
         return out
 
@@ -240,8 +238,8 @@ class Context(Closing):
     def _n_cut(self) -> Iterator[int]:
         """Tokens of small ubatches that may take more memory than the largest: over a long context
         the CPU cuts attention of few queries, and each has a row per tile of positions."""
-        tiles = self.memory.worst_sizes(1, 1)[1] // TILE
-        for n_head_kv in set(self.hp.n_head_kv):
+        tiles = max(self.memory.worst_sizes(1, 1)[1:], default=0) // TILE
+        for n_head_kv in self._n_head_kv:
             for n_threads in (self.params.n_threads, self.params.n_threads_batch):
                 n = min(most_cut(n_head_kv, n_threads), self._n_ubatch)
                 if n * tiles > self._n_ubatch:
@@ -342,7 +340,8 @@ class Context(Closing):
 
     def seq_cp(self, src: int, dst: int, p0: int = 0, p1: int = -1) -> None:
         """Let sequence dst share the cells of src's positions [p0, p1). UsageError when dst has
-        such positions already, or window layers have forgotten what its next token would see."""
+        such positions already, window layers have forgotten what its next token would see, or the
+        model has states, which are copied whole."""
         self._check_sequences(src, dst, p0=p0)
         self.memory.seq_cp(src, dst, p0, p1)
 
@@ -362,20 +361,3 @@ class Context(Closing):
         self._cpu.close()  # first: a run that is on ends before its memory goes
         self._sched.free()
         self.memory.free()
-
-
-def _check_heads(hp: HParams, params: ContextParams) -> None:
-    """A head is read on its own, so that it must be whole blocks of the cache's type."""
-    for what, name, n in (
-        ("K", params.type_k, hp.n_embd_head_k),
-        ("V", params.type_v, hp.n_embd_head_v),
-    ):
-        if n % BY_NAME[name].block:
-            raise UsageError(
-                f"a cache of {what} in {name} takes heads of a multiple of {BY_NAME[name].block} "
-                f"elements, and this model's have {n}; use f16 for {what}"
-            )
-
-
-def _cache_shape(hp: HParams) -> CacheShape:
-    return CacheShape(hp.n_embd_head_k, hp.n_embd_head_v, hp.n_head_kv, hp.is_swa, hp.n_swa)

@@ -17,7 +17,7 @@ class GraphKey:
 
     n_tokens: int
     n_outputs: int
-    sizes: tuple[int, ...]  # n_lists, then n_kv of each cell group
+    sizes: tuple[int, ...]  # n_lists (with states: of runs, too), then n_kv of each cell group
 
     @classmethod
     def of(cls, ubatch: Ubatch, step: Step) -> GraphKey:

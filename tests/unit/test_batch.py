@@ -1,4 +1,4 @@
-"""The three ways to cut a batch: every token once, outputs in the caller's order."""
+"""The ways to cut a batch: every token once, outputs in the caller's order."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from llamapy.base.errors import UsageError
-from llamapy.runtime.batch import SPLIT, Batch, join, single, split_equal, split_seq, split_simple
+from llamapy.base.errors import ContextError, UsageError
+from llamapy.kv.api import CUTS
+from llamapy.runtime.batch import Batch, join, single, split, split_runs, split_simple
 
 
 def batch_of(seqs: list[tuple[int, ...]], want: list[bool]) -> Batch:
@@ -68,44 +69,82 @@ def test_simple_takes_tokens_in_order():
     assert [u.order.tolist() for u in got] == [[0], [1], [2]]
 
 
-def test_equal_takes_the_same_number_from_each_sequence():
-    b = batch_of([(0,), (0,), (0,), (1,), (2,), (2,)], [True] * 6)
-    got = [(u.tokens.tolist(), [s[0] for s in u.seqs]) for u in split_equal(b, 6)]
-    assert got == [
-        ([100, 103, 104], [0, 1, 2]),
-        ([101, 105], [0, 2]),
-        ([102], [0]),
-    ]
+def cut(batch: Batch, n_ubatch: int, how: str = "runs") -> list[tuple[list[int], list[int]]]:
+    """Tokens, less 100, and places of each ubatch."""
+    found = split_runs(batch, n_ubatch, how)
+    return [((u.tokens - 100).tolist(), u.order.tolist()) for u in found]
 
 
-def test_equal_keeps_within_the_ubatch():
-    b = batch_of([(s,) for s in range(5) for _ in range(4)], [False] * 20)
-    for u in split_equal(b, 3):
-        assert u.n_tokens <= 3
-
-
-def test_seq_takes_one_sequence_at_a_time():
+def test_runs_bring_the_tokens_of_a_sequence_together():
     b = batch_of([(0,), (1,), (0,), (1,), (1,)], [True] * 5)
-    got = [(u.tokens.tolist(), u.order.tolist()) for u in split_seq(b, 2)]
-    assert got == [([100, 102], [0, 2]), ([101, 103], [1, 3]), ([104], [4])]
+    assert cut(b, 9) == [([0, 2, 1, 3, 4], [0, 2, 1, 3, 4])]
+    assert cut(b, 3) == [([0, 2, 1], [0, 2, 1]), ([3, 4], [3, 4])]
 
 
-@given(
-    st.lists(st.tuples(st.integers(0, 4), st.booleans()), min_size=1, max_size=40),
-    st.integers(1, 9),
-    st.sampled_from(sorted(SPLIT)),
-)
-def test_every_token_goes_once_and_every_output_comes_back(rows, n_ubatch, kind):
-    b = batch_of([(s,) for s, _ in rows], [w for _, w in rows])
+def test_what_follows_a_shared_prefix_waits_for_it():
+    b = batch_of([(0, 1), (0, 1), (0,), (2,), (1,), (1,)], [False] * 5 + [True])
+    assert cut(b, 9) == [([0, 1, 3], []), ([2, 4, 5], [0])]
+    assert cut(b, 2) == [([0, 1], []), ([2, 3], []), ([4, 5], [0])]
+
+
+def test_a_run_is_of_a_set_of_sequences():
+    (u,) = split_runs(batch_of([(1, 0), (0, 1), (0, 1, 1)], [False] * 3), 9, "runs")
+    assert u.seqs == ((0, 1),) * 3
+
+
+def test_whole_sequences_are_never_cut():
+    b = batch_of([(0,), (0,), (1,), (1,), (1,), (2,)], [False] * 6)
+    assert cut(b, 4, "whole") == [([0, 1, 5], []), ([2, 3, 4], [])]
+    with pytest.raises(ContextError, match="sequence 1 has 3 tokens.*at most 2.*-ub"):
+        split_runs(b, 2, "whole")
+
+
+def shared(draw: st.DrawFn) -> list[tuple[int, ...]]:
+    """Sequences that start as one, then part in any order, in a random interleaving."""
+    groups = [tuple(range(draw(st.integers(1, 6))))]
+    rows: list[tuple[int, ...]] = []
+    for _ in range(draw(st.integers(1, 40))):
+        i = draw(st.integers(0, len(groups) - 1))
+        seqs = groups[i]
+        if len(seqs) > 1 and draw(st.booleans()):
+            n = draw(st.integers(1, len(seqs) - 1))
+            groups[i : i + 1] = [seqs[:n], seqs[n:]]
+        else:
+            rows.append(tuple(draw(st.permutations(seqs))))
+    return rows or [groups[0]]
+
+
+@given(st.data(), st.integers(1, 9), st.sampled_from(CUTS))
+def test_every_token_goes_once_and_every_output_comes_back(data, n_ubatch, how):
+    rows = shared(data.draw)
+    if how == "whole":
+        n_ubatch = len(rows)
+    want = data.draw(st.lists(st.booleans(), min_size=len(rows), max_size=len(rows)))
+    b = batch_of(rows, want)
     seen: list[int] = []
     places: dict[int, int] = {}
-    for u in SPLIT[kind](b, n_ubatch):
+    for u in split(b, n_ubatch, how):
         assert 1 <= u.n_tokens <= n_ubatch
+        assert [set(s) for s in u.seqs] == [set(rows[t - 100]) for t in u.tokens]
+        assert u.pos.tolist() == (u.tokens - 100).tolist()
         seen += u.tokens.tolist()
         places |= {int(p): int(u.tokens[o]) for o, p in zip(u.outputs, u.order, strict=True)}
+        assert u.outputs.tolist() == sorted(u.outputs)
     assert sorted(seen) == b.tokens.tolist()
     wanted = b.tokens[b.want].tolist()
     assert [places[i] for i in range(len(wanted))] == wanted
+    for s in range(6):  # each sequence's tokens stay in order
+        of = [t for t in seen if s in rows[t - 100]]
+        assert of == sorted(of)
+
+
+@given(st.data(), st.integers(1, 9))
+def test_no_run_of_a_ubatch_depends_on_another(data, n_ubatch):
+    rows = shared(data.draw)
+    for u in split_runs(batch_of(rows, [False] * len(rows)), n_ubatch, "runs"):
+        runs = [s for i, s in enumerate(u.seqs) if i == 0 or u.seqs[i - 1] != s]
+        members = [s for run in runs for s in run]
+        assert len(members) == len(set(members))
 
 
 def test_join_keeps_each_parts_rows():

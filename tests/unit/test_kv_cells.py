@@ -8,9 +8,9 @@ import pytest
 from llamapy.base.errors import ContextError, UsageError
 from llamapy.base.types import F16
 from llamapy.devices.cpu.buffers import HOST, HostBuffer
-from llamapy.kv.api import Ubatch
+from llamapy.kv.api import CacheShape, Ubatch
 from llamapy.kv.cells import Cells
-from llamapy.kv.unified import CacheShape, UnifiedCache
+from llamapy.kv.unified import UnifiedCache
 
 
 class Host:
@@ -27,7 +27,7 @@ def ubatch(pos: list[int], seqs: list[tuple[int, ...]] | int = 0) -> Ubatch:
 
 
 def cache(n_ctx=512, n_seq_max=2, n_ubatch=16, n_swa=0, is_swa=(False, False)) -> UnifiedCache:
-    shape = CacheShape(32, 32, (2, 1), is_swa, n_swa)
+    shape = CacheShape((2, 1), (32, 32), (32, 32), is_swa, n_swa)
     return UnifiedCache(
         shape, lambda il: Host(), n_ctx=n_ctx, n_seq_max=n_seq_max, n_ubatch=n_ubatch,
         type_k=F16, type_v=F16,

@@ -1,0 +1,21 @@
+"""What an architecture keeps from token to token, unless its own module says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llamapy.kv.api import CacheShape, States
+from llamapy.loader.hparams import HParams
+
+
+def attention_cache(hp: HParams) -> CacheShape:
+    """Every layer with heads of K attends to what came before, window layers to a sliding window.
+    An architecture that differs says so by `replace(attention_cache(hp), ...)`."""
+    n = hp.n_layer
+    return CacheShape(
+        hp.n_head_kv, (hp.n_embd_head_k,) * n, (hp.n_embd_head_v,) * n, hp.is_swa, hp.n_swa
+    )
+
+
+def no_states(hp: HParams) -> Sequence[States]:
+    return ({},) * hp.n_layer
