@@ -34,6 +34,9 @@ LP_FORCE void lp_tile_steps(const struct lp_fmt *f, const uint8_t *rec, int i0, 
             pairs[c] = i % steps ? t_add16(pairs[c], p) : p;
             if (i % steps == steps - 1) {
                 s[c] = t_add(s[c], t_pairs(pairs[c], ones));
+                t_keep(s[c]);
+            } else {
+                t_keep(pairs[c]);
             }
         }
     }

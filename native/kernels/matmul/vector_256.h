@@ -12,6 +12,8 @@ typedef __m256 t_float;
 
 #define t_load(p) _mm256_loadu_si256((const __m256i *)(p))
 #define t_set1(x) _mm256_set1_epi32(x)
+/* Sums are to be made in the order written: GCC would keep all the terms first. */
+#define t_keep(a) __asm__("" : "+x"(a))
 #define t_add(a, b) _mm256_add_epi32(a, b)
 #define t_add16(a, b) _mm256_add_epi16(a, b)
 #define t_mul(a, b) _mm256_mullo_epi32(a, b)

@@ -11,6 +11,8 @@ typedef __m512 t_float;
 
 #define t_load(p) _mm512_loadu_si512(p)
 #define t_set1(x) _mm512_set1_epi32(x)
+/* Sums are to be made in the order written: GCC would keep all the terms first. */
+#define t_keep(a) __asm__("" : "+v"(a))
 #define t_add(a, b) _mm512_add_epi32(a, b)
 #define t_add16(a, b) _mm512_add_epi16(a, b)
 #define t_mul(a, b) _mm512_mullo_epi32(a, b)
