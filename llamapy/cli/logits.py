@@ -56,8 +56,9 @@ def command(
     with options.open_model(model, threads=context.threads) as opened:
         ids = _ids(opened, tokens, tokens_file, prompt, special)
         end = _write(opened, ids, output, _settings(context, last))
+        repack = opened.repacked.facts()
     if json:
-        _print_json(end, output, ids)
+        _print_json(end, output, ids, repack)
 
 
 def _ids(
@@ -111,7 +112,7 @@ def _write(model: Any, ids: list[int], output: str, settings: LogitsSettings) ->
     return end
 
 
-def _print_json(end: Written, output: str, ids: list[int]) -> None:
+def _print_json(end: Written, output: str, ids: list[int], repack: dict[str, Any]) -> None:
     fields = {
         "schema_version": 1,
         "command": "logits",
@@ -121,6 +122,7 @@ def _print_json(end: Written, output: str, ids: list[int]) -> None:
         "n_ctx": end.n_ctx,
         "isa": end.isa,
         "threads": end.n_threads,
+        "repack": repack,
         "graph": {"built": end.n_built, "reused": end.n_reused},
         "warnings": log.warned,
     }

@@ -223,8 +223,6 @@ class _Answer:
             self.out.write(text)
 
     def _end(self, end: Finished) -> None:
-        from dataclasses import asdict
-
         from llamapy.app.identity import model_hash
         from llamapy.app.result import result
 
@@ -240,7 +238,7 @@ class _Answer:
                 "path": str(gguf.path),
                 "architecture": gguf.get_str("general.architecture"),
                 "hash": model_hash(gguf),
-                "repack": asdict(self.model.repacked),
+                "repack": self.model.repacked.facts(),
             }
             body = result(self.started, end, self.settings, about, self.load_s)
             head = {"event": "finished"} if self.show.json_stream else {}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from llamapy.base.closing import Closing
-from llamapy.base.errors import KernelError, LlamapyError
+from llamapy.base.errors import KernelError, LlamapyError, MemoryBudgetError
 from llamapy.ffi.lib import load
 from llamapy.ffi.record import NODE
 
@@ -28,7 +28,7 @@ FAULTS = {
     6: "a thread could not be started",
     7: "no memory for the run's tables",
 }
-_ABORTED = 4
+_ABORTED, _NO_MEMORY = 4, 7
 _LINE = 64
 
 
@@ -42,6 +42,8 @@ def _raise(status: int, node: int, names: Sequence[str] | None) -> None:
     if status == _ABORTED:
         raise Aborted("the computation was interrupted")
     fault = FAULTS.get(status, f"status {status}")
+    if status == _NO_MEMORY:
+        raise MemoryBudgetError(f"native run: {fault}")
     if node < 0:
         raise KernelError(f"native run: {fault}")
     name = names[node] if names is not None and node < len(names) else "unnamed"
@@ -73,7 +75,7 @@ class Pool(Closing):
         dll = load().dll
         handle = dll.lp_pool_new(n_threads)
         if not handle:
-            raise LlamapyError(
+            raise MemoryBudgetError(
                 f"cannot start {n_threads} threads; lower -t or the system's limits are too tight"
             )
         self.n_threads = n_threads

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import accumulate
-from typing import Protocol
+from typing import Any, Protocol
 
 from llamapy.base import flags
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import MemoryBudgetError, UsageError
+from llamapy.base.log import log
 from llamapy.base.memory import available_bytes
 from llamapy.base.types import interleaved
 from llamapy.graph.device import BufferType, Device
@@ -35,16 +36,35 @@ WORTH_STEPS = 40  # generated tokens from which repacking is repaid
 
 @dataclass(slots=True)
 class Repacked:
-    """What was done: for the user. `kept`: how many weights were left as they are, by reason."""
+    """What was done: for the user. `kept`: how many weights were left as they are, by reason;
+    `tried`: whether there was an occasion (for 'auto', enough tokens to generate)."""
 
     asked: str
+    tried: bool = False
     n_tensors: int = 0
     n_bytes: int = 0
     seconds: float = 0.0
     kept: dict[str, int] = field(default_factory=dict)
 
     def keep(self, reason: str, n: int = 1) -> None:
-        self.kept[reason] = self.kept.get(reason, 0) + n
+        if n:
+            self.kept[reason] = self.kept.get(reason, 0) + n
+
+    @property
+    def why_not(self) -> str | None:
+        """Why no weight was repacked, in the words that hold for most of them; None if any was."""
+        if self.n_tensors:
+            return None
+        if self.asked == "off":
+            return "not asked for"
+        if not self.tried:
+            return f"fewer than {WORTH_STEPS} tokens to generate"
+        most = max(self.kept, key=lambda reason: self.kept[reason], default=None)
+        return most or "no product reads a quantised weight"
+
+    def facts(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"done": self.n_tensors > 0, **asdict(self), "why_not": self.why_not}
 
 
 class Repacker(Device, Protocol):
@@ -74,26 +94,51 @@ def repack(
 ) -> Repacked:
     """Give the weights that products read a twin in `device`'s memory; `Tensor.twin` is set when
     all are made. 'auto' does not where the file's pages are `locked` or the kernels gain nothing,
-    and leaves half of the memory available; 'on' takes what it needs (MemoryBudgetError when there
-    is none)."""
-    out = Repacked(choice)
+    and leaves half of the memory available; when there turns out to be none it goes on without,
+    with a warning. 'on' takes what it needs (MemoryBudgetError when there is none)."""
+    out = Repacked(choice, tried=True)
     chosen = list(_candidates(weights, matched, device, out))
     n_bytes = sum(t.n_bytes for t in chosen)
-    room = available_bytes() if choice == "auto" else None
-    if choice == "auto" and locked:
-        out.keep("the load mode keeps the file in memory", len(chosen))
-    elif choice == "auto" and not device.repack_pays:
-        out.keep("plain C gains nothing from it", len(chosen))
-    elif room is not None and n_bytes > room // 2:
-        out.keep(f"{n_bytes} bytes are more than half of the {room} available", len(chosen))
+    missed = _why_not_now(n_bytes, device, locked) if choice == "auto" else None
+    start = time.perf_counter()
+    if chosen and missed is None:
+        missed = _try(chosen, weights, device, interrupted, choice)
+    if missed is not None:
+        out.keep(missed, len(chosen))
     elif chosen:
-        start = time.perf_counter()
-        if not _make_twins(chosen, weights, device, interrupted):
-            out.keep("interrupted", len(chosen))
-            return out
-        out.seconds = time.perf_counter() - start
         out.n_tensors, out.n_bytes = len(chosen), n_bytes
+        out.seconds = time.perf_counter() - start
     return out
+
+
+def _why_not_now(n_bytes: int, device: Repacker, locked: bool) -> str | None:
+    if locked:
+        return "the load mode keeps the file in memory"
+    if not device.repack_pays:
+        return "plain C gains nothing from it"
+    room = available_bytes()
+    if room is not None and n_bytes > room // 2:
+        return f"{n_bytes} bytes are more than half of the {room} available"
+    return None
+
+
+def _try(
+    chosen: Sequence[Tensor],
+    weights: Weights,
+    device: Repacker,
+    interrupted: Callable[[], bool],
+    choice: str,
+) -> str | None:
+    """Make the twins; the reason why there are none, None if there are."""
+    try:
+        return None if _make_twins(chosen, weights, device, interrupted) else "interrupted"
+    except (MemoryBudgetError, MemoryError) as e:
+        n_bytes = sum(t.n_bytes for t in chosen)
+        missed = f"no memory for {n_bytes} bytes more"
+        if choice == "on":
+            raise MemoryBudgetError(f"--repack on: {missed}; --repack off needs none") from e
+    log.warn("W09", f"weights are not repacked: {missed}; --repack off does not ask for it")
+    return missed
 
 
 def read_by_products(matched: Matched) -> set[str]:
@@ -133,11 +178,16 @@ def _make_twins(
     nodes = [make("repack", t) for t in chosen]
     for t, node, at in zip(chosen, nodes, accumulate(sizes, initial=0), strict=False):
         node.name, node.buffer, node.offset_bytes = t.name, buffer, at
-    for first in range(0, len(nodes), AT_ONCE):
-        if interrupted():
+    done = False
+    try:
+        for first in range(0, len(nodes), AT_ONCE):
+            if interrupted():
+                return False
+            device.lower(nodes[first : first + AT_ONCE]).run()
+        done = True
+    finally:
+        if not done:
             buffer.free()
-            return False
-        device.lower(nodes[first : first + AT_ONCE]).run()
     weights.buffers.append(buffer)
     for t, node in zip(chosen, nodes, strict=True):
         t.twin = Tensor(node.type, node.ne, name=t.name, flags=PARAM)

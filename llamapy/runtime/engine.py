@@ -140,8 +140,8 @@ class Engine(Closing):
         """So many tokens are going to be generated, one after another. Graphs built from now on may
         read other forms of the weights; results are the same. Making these stops, without effect,
         once `interrupted` is true."""
-        done = self.repacked.n_tensors or self.repacked.kept
-        if self.repacked.asked == "auto" and not done and n_tokens >= WORTH_STEPS:
+        worth = n_tokens >= WORTH_STEPS
+        if self.repacked.asked == "auto" and not self.repacked.tried and worth:
             self._repack(interrupted)
 
     def _repack(self, interrupted: Callable[[], bool] = lambda: False) -> None:

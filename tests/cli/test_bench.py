@@ -13,6 +13,7 @@ from reference import unpack
 
 from llamapy.app.bench.params import Case
 from llamapy.app.bench.report import render
+from llamapy.base.errors import MemoryBudgetError
 from llamapy.cli.main import main
 
 SMALL = ["-p", "4", "-n", "2", "-r", "2", "-t", "1"]
@@ -101,6 +102,24 @@ def test_synthetic(capfd: pytest.CaptureFixture[str]) -> None:
     assert test["model_n_params"] == layer + 49152 * 576 + 3 * 576
     (phases,) = report["phases"]
     assert phases["detokenise_s"] is None and phases["sample_s"] > 0
+
+
+def test_without_memory_for_interleaved_weights(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def none_left(*_: object) -> bool:
+        raise MemoryBudgetError("none left")
+
+    monkeypatch.setattr("llamapy.loader.repack._make_twins", none_left)
+    args = ["bench", "--synthetic", "smollm2-135m/1:Q8_0", "-p", "2", "-n", "1", "-r", "1"]
+    assert main([*args, "--repack", "on", "--json"]) == 5
+    out, err = capfd.readouterr()
+    assert out == "" and json.loads(err)["error"]["message"].startswith("--repack on: no memory")
+    assert main([*args, "--repack", "auto", "--json"]) == 0
+    out, err = capfd.readouterr()
+    repack = json.loads(out)["tests"][0]["repack"]
+    assert not repack["done"] and repack["why_not"].startswith("no memory for ")
+    assert json.loads(err)["warning"]["code"] == "W09"
 
 
 def test_a_test_that_was_disturbed_is_named() -> None:

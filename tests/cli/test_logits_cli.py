@@ -57,6 +57,7 @@ def test_json_and_stdout(
     assert main(["logits", "--tokens", "7", "--json", "-o", str(out)]) == 0
     got = json.loads(capfdbinary.readouterr().out)
     assert got["shape"] == [1, N_VOCAB] and got["ids"] == [7] and got["path"] == str(out)
+    assert got["repack"]["done"] is False and got["repack"]["why_not"].startswith("fewer than")
     assert main(["logits", "--tokens", "7", "-o", "-"]) == 0
     array = np.load(io.BytesIO(capfdbinary.readouterr().out))
     assert array.shape == (1, N_VOCAB)

@@ -156,6 +156,8 @@ def test_json(use: Use, capfd: pytest.CaptureFixture[str]) -> None:
     assert got["params"]["n_ctx"] == 256 and got["params"]["type_k"] == "f32"
     assert got["params"]["sampling"]["temp"] == 0 and got["params"]["stop"] == ["Two"]
     assert got["model"]["architecture"] == "fake" and len(got["model"]["hash"]) == 64
+    repack = got["model"]["repack"]
+    assert not repack["done"] and repack["why_not"] == "fewer than 40 tokens to generate"
     assert got["graph"] == {"built": 2, "reused": 3} and got["isa"] == "scalar"
     assert got["threads"] == 1 and got["warnings"] == [] and got["build"]["llamapy"]
     assert {"load_ms", "prompt_ms", "decode_ms", "total_ms"} <= set(got["timings"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,8 +12,10 @@ from reference import unpack
 
 from llamapy.app.bench.shapes import Shape, Spec
 from llamapy.app.bench.synthetic import make_files
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import MemoryBudgetError, UsageError
+from llamapy.base.log import log
 from llamapy.devices.cpu import CpuDevice
+from llamapy.devices.cpu.buffers import REPACK
 from llamapy.loader import repack
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.runtime.engine import Engine
@@ -108,6 +111,59 @@ def test_an_interrupt_leaves_the_weights_as_they_were() -> None:
         assert made.repacked.kept == {"interrupted": 15}
         assert all(t.twin is None for t in made.weights.values())
         assert logits(made) == logits(plain)
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, what: str, error: type[BaseException]) -> None:
+    """Let a device that repacks fail to find memory, in `what` it does: alloc or lower."""
+    whole = getattr(CpuDevice, what)
+
+    def failing(device: CpuDevice, first: Any, *more: Any) -> Any:
+        repacks = first is REPACK or (what == "lower" and first[0].op == "repack")
+        if repacks:
+            raise error("none left")
+        return whole(device, first, *more)
+
+    monkeypatch.setattr(CpuDevice, what, failing)
+
+
+@pytest.mark.parametrize(("what", "error"), [("alloc", MemoryBudgetError), ("lower", MemoryError)])
+def test_without_memory_auto_goes_on_and_on_does_not(
+    what: str, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with opened("Q4_0", "off") as plain:
+        want = logits(plain)
+    refuse(monkeypatch, what, error)
+    log.setup()
+    lines: list[str] = []
+    monkeypatch.setattr(log, "sink", lines.append)
+    with opened("Q4_0", "auto") as made:
+        n_buffers = len(made.weights.buffers)
+        made.will_generate(1000)
+        made.will_generate(1000)  # asks once
+        (line,) = lines
+        (reason,) = made.repacked.kept
+        assert line.startswith("llamapy: W09: weights are not repacked: no memory for ")
+        assert made.repacked.facts()["why_not"] == reason and reason in line
+        assert made.repacked.kept[reason] == 15 and len(made.weights.buffers) == n_buffers
+        assert logits(made) == want
+    with pytest.raises(MemoryBudgetError, match="--repack on: no memory for [0-9]+ bytes"):
+        opened("Q4_0", "on")
+
+
+def test_the_facts_say_why_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened("Q4_0", "auto") as made:
+        facts = made.repacked.facts()
+        assert not facts["done"] and facts["why_not"] == "fewer than 40 tokens to generate"
+        made.will_generate(1000)
+        facts = made.repacked.facts()
+        assert facts["done"] and facts["why_not"] is None and facts["seconds"] > 0
+        assert facts["n_bytes"] == sum(t.n_bytes for t in made.weights.values() if t.twin)
+    for kind, choice, reason in (
+        ("Q4_0", "off", "not asked for"),
+        ("F16", "on", "no product reads a quantised weight"),
+    ):
+        with opened(kind, choice) as made:
+            assert made.repacked.facts()["why_not"] == reason
 
 
 def test_another_word_is_refused() -> None:

@@ -143,7 +143,7 @@ class _Opened:
             **self.about(),
             "backends": "CPU",
             "load_s": self.load_s,
-            "repack": asdict(self.engine.repacked),
+            "repack": self.engine.repacked.facts(),
         }
         return [{**head, **self._test(s)} for s in samples]
 
