@@ -177,3 +177,55 @@ def test_a_precise_matmul_loses_a_hundredth_of_what_a_plain_one_loses(cpu):
         got = run(cpu, *product(cpu, 4, precise=precise), values).reshape(4, 96)
         error[precise] = float(np.abs(got - want).max())
     assert error[True] < error[False] / 100
+
+
+def experts(cpu: CpuDevice, n: int) -> tuple[Tensor, Tensor, Tensor]:
+    """x -> norm -> gate, up of 2 of 4 experts -> swiglu -> down, summed; n tokens of 64. The ids
+    are an input."""
+    x = Tensor(F32, (64, n, 1, 1), name="x", flags=INPUT)
+    ids = Tensor(I32, (2, n, 1, 1), name="ids", flags=INPUT)
+    h = make("rms_norm", x, weight(cpu, (64, 1), 1, F32), eps=1e-5)
+    column = reshape(h, 64, 1, n)
+    banks = []
+    for seed, k, m in ((2, 64, 96), (3, 64, 96), (4, 96, 64)):
+        flat = weight(cpu, (k, m * 4), seed)
+        bank = Tensor(flat.type, (k, m, 4, 1), name=f"e{seed}", flags=PARAM)
+        bank.buffer = flat.buffer
+        banks.append(bank)
+    gate, up = (make("mul_mat_id", bank, column, ids) for bank in banks[:2])
+    out = make("weighted_sum", make("mul_mat_id", banks[2], make("swiglu", gate, up), ids))
+    out.flags |= OUTPUT
+    return x, ids, out
+
+
+def test_what_experts_read_is_quantised_once_and_where_it_is_made(cpu):
+    *_, out = experts(cpu, 3)
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    ops = [t.op for t in cpu.prepare(graph.nodes) if t.op != "reshape"]
+    assert ops == [
+        "rms_norm", "quant_act", "mul_mat_id", "mul_mat_id", "swiglu_quant", "mul_mat_id",
+        "weighted_sum",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("n", [1, 6, 40])
+def test_experts_of_many_tokens_equal_those_of_one(cpu, n):
+    rng = np.random.default_rng(n)
+    values = rng.standard_normal((n, 64)).astype(np.float32)
+    ids = np.stack([rng.permutation(4)[:2] for _ in range(n)]).astype(np.int32)
+
+    def compute(at: slice) -> np.ndarray:
+        x, chosen, out = experts(cpu, len(values[at]))
+        graph = CGraph()
+        graph.build_forward_expand(out)
+        compiled = Scheduler([cpu]).compile(graph)
+        x.buffer.write(x.offset_bytes, values[at])
+        chosen.buffer.write(chosen.offset_bytes, ids[at])
+        compiled.run()
+        raw = out.buffer.read(out.offset_bytes, out.n_bytes)
+        return np.frombuffer(raw, np.float32).reshape(-1, 64).copy()
+
+    whole = compute(slice(None))
+    for i in range(n):
+        assert np.array_equal(compute(slice(i, i + 1))[0], whole[i])
