@@ -3,7 +3,8 @@
 Every pass takes the same `Placing` and writes decisions with their causes into `where`:
   1.dst    has memory already              3.up     a better device that shares the memory
   1.vsrc   views such memory               3.best   the device that reaches most of its sources
-  1.inp    a graph input                   4.vsrc   views a decided tensor
+  1.stN    writes into source N            4.vsrc   views a decided tensor
+  1.inp    a graph input
   1.wgtN   source N is a weight            4.cur    source of a decided node
   1.off    a device wants host weights     4.first  the first device that can
   2.sup    neighbour of a decided node
@@ -15,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from llamapy.base.errors import LlamapyError
-from llamapy.graph.lives import VIEWS
+from llamapy.graph.lives import ALSO_WRITES, VIEWS
 from llamapy.graph.placing import Placing, Why
 from llamapy.graph.tensor import INPUT, Tensor
 
@@ -39,6 +40,9 @@ def _fact(p: Placing, t: Tensor) -> Why | None:
             kind = root.buffer.type.name
             raise LlamapyError(f"{t.name}: no device runs {t.op} on memory of type {kind}")
         return Why(b, "1.dst" if root is t else "1.vsrc")
+    for i in ALSO_WRITES.get(t.op, ()):
+        if t.src[i].root.buffer is not None:
+            return _by_state(p, t, i)
     if t.flags & INPUT:
         return Why(len(p.devices) - 1, "1.inp")
     if t.op not in VIEWS:
@@ -49,6 +53,17 @@ def _fact(p: Placing, t: Tensor) -> Why | None:
                     continue
                 return _by_weight(p, t, weight, i)
     return None
+
+
+def _by_state(p: Placing, t: Tensor, i: int) -> Why:
+    """Where the state lies that `t` writes: a copy of it would be lost."""
+    root = t.src[i].root
+    home = p.home_of(root, t)
+    if home is None:
+        raise LlamapyError(
+            f"{t.name}: no device runs {t.op} on memory of type {root.buffer.type.name}"
+        )
+    return Why(home, f"1.st{i}")
 
 
 def _by_weight(p: Placing, t: Tensor, weight: Tensor, i: int) -> Why | None:

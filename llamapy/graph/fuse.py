@@ -101,6 +101,7 @@ def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:
     assert RULES.keys() >= set(off), (sorted(off), sorted(RULES))
     rules = [rule for name, rule in RULES.items() if name not in off]
     written = {t.root for t in graph.nodes if OPS[t.op].writes_src}
+    written |= {t.src[i].root for t in graph.nodes for i in OPS[t.op].also_writes}
     scope = Scope(graph.uses, written)
     gone: set[Tensor] = set()
     for node in graph.nodes:

@@ -15,6 +15,7 @@ START = -1  # born before the first node
 NEVER = 1 << 60
 VIEWS = frozenset(op.name for op in ROWS if op.view)
 _IN_PLACE = {op.name: op.in_place for op in ROWS if op.in_place}
+ALSO_WRITES = {op.name: op.also_writes for op in ROWS if op.also_writes}
 
 
 @dataclass(slots=True)
@@ -43,10 +44,11 @@ class Lives:
 
 
 def kept(graph: CGraph) -> set[Tensor]:
-    """Roots that must outlive the run: outputs, and results that no node of the graph takes."""
+    """Roots that must outlive the run: outputs, results that no node of the graph takes, states."""
     uses = graph.uses
     found = {t.view_src or t for t in graph.nodes if t.flags & OUTPUT or not uses[t]}
     found.update(t for t in graph.leafs if t.flags & OUTPUT)
+    found.update(t.src[i].root for t in graph.nodes for i in ALSO_WRITES.get(t.op, ()))
     return found
 
 

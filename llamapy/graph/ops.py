@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llamapy.base.types import BY_NAME, F32, I32, X8, Type, interleaved
+from llamapy.graph import recur
 from llamapy.graph.tensor import Shape, Tensor
 
 Params = dict[str, Any]
@@ -32,6 +33,7 @@ class Op:
     in_place: tuple[int, ...] = ()
     view: bool = False
     writes_src: bool = False  # the result is a view of source 0, which the op writes (set_rows)
+    also_writes: tuple[int, ...] = ()  # sources written besides the result: states, no node's value
 
 
 def same(srcs: tuple[Tensor, ...], p: Params) -> Result:
@@ -199,6 +201,7 @@ _ROPE = (
     ("beta_slow", "float"),
 )
 _ATTENTION = (("scale", "float"), ("max_bias", "float"), ("softcap", "float"))
+_DELTA = (("tiled", "int"), ("scale", "float"))
 UNARY = (
     "silu", "gelu", "gelu_erf", "gelu_quick", "relu", "relu_sqr", "sigmoid", "tanh", "exp",
     "log", "softplus", "neg", "abs", "sqr", "sqrt",
@@ -248,6 +251,11 @@ ROWS: tuple[Op, ...] = (
     Op("weighted_sum", (1, 2), _weighted_sum),  # x, [weights]
     # q, k, v, idx, range, [sinks]: see ARCHITECTURE.md, "Attention without masks"
     Op("flash_attn", (5, 6), _attention, _ATTENTION),
+    # State, then operands, runs last: recur.py.
+    Op("ssm_conv", (4, 4), recur.ssm_conv, also_writes=(0,)),  # state, x, weight
+    Op("ssm_scan", (7, 7), recur.ssm_scan, also_writes=(0,)),  # state, x, dt, A, B, C
+    # state, q, k, v, g, beta. Head h of v reads head h // r of q and k, or, `tiled`, h % n_head_k.
+    Op("gated_delta_net", (7, 7), recur.gated_delta_net, _DELTA, also_writes=(0,)),
     # What the CPU device makes of the above when it prepares a split.
     Op("quant_act", (1, 1), _x8),
     Op("quant_act_pair", (1, 1), _x8_pair),  # an activation, and what quantising it left

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from llamapy.graph.lives import ALSO_WRITES
 from llamapy.graph.ops import OPS
 from llamapy.graph.tensor import INPUT, OUTPUT, Tensor
 
@@ -77,7 +78,26 @@ def clashes(
     for step, t in enumerate(nodes):
         if t.view_src is None and t not in first:
             write(t, step)
+        for i in ALSO_WRITES.get(t.op, ()):
+            found += _over_state(t, t.src[i], alive, last, step)
     return found
+
+
+def _over_state(
+    node: Tensor,
+    state: Tensor,
+    alive: dict[int, list[tuple[int, int, Tensor]]],
+    last: dict[Tensor, int],
+    step: int,
+) -> list[tuple[str, str]]:
+    """Values, the state's own memory aside, that lie where `node` writes its state."""
+    buffer, start = state.home()
+    end = start + state.n_bytes
+    return [
+        (node.name, value.name)
+        for lo, hi, value in alive.get(id(buffer), [])
+        if lo < end and start < hi and value is not state.root and last.get(value, FOREVER) >= step
+    ]
 
 
 def faults(nodes: Sequence[Tensor], leafs: Iterable[Tensor] = ()) -> list[str]:
@@ -89,6 +109,9 @@ def faults(nodes: Sequence[Tensor], leafs: Iterable[Tensor] = ()) -> list[str]:
             known = s in seen or s.root in seen or s.root.op == "none"
             if not known:
                 found.append(f"{t.name}: reads {s.name}, which no earlier node computes")
+        for i in ALSO_WRITES.get(t.op, ()):
+            if t.src[i].root.op != "none":
+                found.append(f"{t.name}: writes into {t.src[i].name}, which a node computes")
         seen.add(t)
         found += _shape_faults(t)
     for t in dict.fromkeys((*seen, *(s for n in nodes for s in n.src))):

@@ -5,6 +5,7 @@
 
 #include "lp.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,6 +30,7 @@ struct trial {
     struct lp_node node;
     char *memory[LP_MAX_SRC + 1];
     int64_t bytes[LP_MAX_SRC + 1];
+    bool writes_state; /* source 0, besides the destination */
 };
 
 /* What must be set in a block of random bytes so that its scales are finite: f16 fields, or
@@ -239,6 +241,7 @@ static void clear(struct trial *t) {
         t->memory[i] = NULL;
     }
     memset(&t->node, 0, sizeof t->node);
+    t->writes_state = false;
 }
 
 static void no_nan(const struct trial *t, const char *bytes, int64_t n) {
@@ -278,6 +281,10 @@ static void compute(struct trial *t) {
     }
     no_nan(t, t->memory[slot], t->bytes[slot]);
     t->hash = fnv(t->hash, t->memory[slot], t->bytes[slot]);
+    if (t->writes_state) {
+        no_nan(t, t->memory[0], t->bytes[0]);
+        t->hash = fnv(t->hash, t->memory[0], t->bytes[0]);
+    }
     free(scratch);
     clear(t);
 }

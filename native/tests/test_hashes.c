@@ -4,6 +4,7 @@
  *   test_hashes            compare with tests/kernel_hashes.txt
  *   test_hashes --write    print what that file must hold, from the scalar kernels */
 #include "nodes_products.h"
+#include "nodes_recur.h"
 #include "nodes_rows.h"
 #include "nodes_experts.h"
 
@@ -75,6 +76,9 @@ static const struct {
     {"flash_attn", flash_attn},
     {"flash_attn_part", flash_attn_part},
     {"flash_attn_merge", flash_attn_merge},
+    {"ssm_conv", ssm_conv},
+    {"ssm_scan", ssm_scan},
+    {"gated_delta_net", gated_delta_net},
 };
 
 static void name_of(const struct lp_kernel *k, char *name, size_t n) {

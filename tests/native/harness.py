@@ -50,13 +50,15 @@ class Operand:
 @dataclass
 class Case:
     """One node. `alias`: dst lies in the memory of that source (in-place, set_rows), with dst's own
-    ne, nb and offs; else dst.data is what the memory holds before."""
+    ne, nb and offs; else dst.data is what the memory holds before. `also`: sources that the kernel
+    writes besides."""
 
     srcs: list[Operand]
     dst: Operand
     ip: Sequence[int] = ()
     fp: Sequence[float] = ()
     alias: int | None = None
+    also: tuple[int, ...] = ()
     name: str = ""
     extra: dict[str, Any] = field(default_factory=dict)  # for a test of meaning; not used here
 
@@ -147,9 +149,9 @@ def _fill(rec: np.ndarray, o: Operand, slot: int) -> None:
 
 
 def run(kernel: int, case: Case, n_threads: int = 1, split_for: int | None = None) -> bytes:
-    """All bytes of dst's memory after the kernel ran. `split_for`: cut into tasks as for that many
-    threads. Fails when a byte outside the operands' memory, or of a source that dst does not
-    alias, has changed. Raises KernelError as Pool does."""
+    """All bytes of dst's memory after the kernel ran, then those of `case.also`. `split_for`: cut
+    into tasks as for that many threads. Fails when a byte outside the operands' memory, or of a
+    source that dst does not alias, has changed. Raises KernelError as Pool does."""
     memory = [_Memory(o) for o in case.srcs]
     memory.append(memory[case.alias] if case.alias is not None else _Memory(case.dst))
     nodes = empty_nodes(1)
@@ -165,10 +167,10 @@ def run(kernel: int, case: Case, n_threads: int = 1, split_for: int | None = Non
     pool(n_threads).run(nodes, slots, scratch, n_threads, [str(row)])
     for i, m in enumerate(memory):
         m.assert_guards(f"{row} {case.name}: operand {i}")
-        if i < len(case.srcs) and i != case.alias:
+        if i < len(case.srcs) and i != case.alias and i not in case.also:
             same = (m.bytes == case.srcs[i].data).all()
             assert same, f"{row} {case.name}: source {i} was changed"
-    return memory[-1].bytes.tobytes()
+    return b"".join(memory[i].bytes.tobytes() for i in (-1, *case.also))
 
 
 def values(raw: bytes, dtype: Any, ne: Sequence[int]) -> np.ndarray:

@@ -42,6 +42,9 @@ _WHOLE = {
     "add_id": (2,),
     "flash_attn": (3, 4),
     "flash_attn_part": (3, 4),
+    "ssm_conv": (3,),
+    "ssm_scan": (6,),
+    "gated_delta_net": (6,),
 }
 Span = tuple[int, int, int]  # slot, first byte, one past the last
 
@@ -137,17 +140,15 @@ class _Stage:
     reads: list[Span] = field(default_factory=list)
     writes: list[Span] = field(default_factory=list)
 
-    def must_wait(self, reads: list[Span], written: Span) -> bool:
+    def must_wait(self, reads: list[Span], writes: list[Span]) -> bool:
         """Whether a node cannot join; it then begins a stage of its own."""
-        waits = (
-            _meets(written, self.reads)
-            or _meets(written, self.writes)
-            or any(_meets(r, self.writes) for r in reads)
+        waits = any(_meets(w, self.reads) or _meets(w, self.writes) for w in writes) or any(
+            _meets(r, self.writes) for r in reads
         )
         if waits:
             self.reads, self.writes = [], []
         self.reads += reads
-        self.writes.append(written)
+        self.writes += writes
         return waits
 
 
@@ -180,7 +181,8 @@ def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
             raise KernelError(f"{node.name}: no kernel for {' '.join(kernel_key(node))}")
         operands = [low.operand(t) for t in (node, *node.src)]
         written, *read = map(_span, operands, (node, *node.src))
-        flags = SYNC if stage.must_wait(read[1:] if op.writes_src else read, written) else 0
+        writes = [written, *(read[i] for i in op.also_writes)]
+        flags = SYNC if stage.must_wait(read[1:] if op.writes_src else read, writes) else 0
         ints, floats = _params(node)
         rows.append(_words([kernel, flags, len(node.src), 0], ints, operands))
         fps.append(floats + [0.0] * (N_PARAMS - len(floats)))

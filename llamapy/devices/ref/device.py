@@ -53,8 +53,10 @@ def compute(node: Tensor, stored: Array, operands: list[Array], dtype: npt.DType
     if node.op == "get_rows":
         result = decode(meaning(node, *operands), types[0], dtype)
     else:
-        pairs = zip(operands, types, strict=True)
-        result = meaning(node, *(decode(o, type_, dtype) for o, type_ in pairs))
+        values = [decode(o, type_, dtype) for o, type_ in zip(operands, types, strict=True)]
+        result = meaning(node, *values)
+        for i in OPS[node.op].also_writes:
+            operands[i][...] = encode(values[i], types[i])
     stored[...] = encode(result, node.type).reshape(stored.shape)
 
 

@@ -23,6 +23,7 @@ from llamapy.devices.ref.experts import (
 )
 from llamapy.devices.ref.interleaved import interleave
 from llamapy.devices.ref.memory import Array, decode, x8_rows
+from llamapy.devices.ref.recur import gated_delta_net, ssm_conv, ssm_scan
 from llamapy.devices.ref.rope import rope
 from llamapy.graph.tensor import Tensor
 
@@ -208,4 +209,7 @@ MEANING: dict[str, Meaning] = {
     "flash_attn": flash_attn,
     "flash_attn_part": flash_attn_part,
     "flash_attn_merge": flash_attn_merge,
+    "ssm_conv": ssm_conv,
+    "ssm_scan": ssm_scan,
+    "gated_delta_net": gated_delta_net,
 }

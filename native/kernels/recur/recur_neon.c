@@ -1,0 +1,7 @@
+#include "lp.h"
+#include "vec_neon.h"
+#include "lp_math.h"
+#include "kernels/recur/runs.h"
+#include "kernels/recur/conv.h"
+#include "kernels/recur/scan.h"
+#include "kernels/recur/delta.h"

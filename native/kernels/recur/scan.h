@@ -1,0 +1,137 @@
+/* ssm_scan(state [d_state, d_head, n_head, n_cells], x [d_head, n_head, T], dt [n_head, T], A
+ * [d_state or 1, n_head], B, C [d_state, n_group, T], runs). A row is one element of one head; its
+ * state has d_state floats h. With d = softplus(dt) of its head, per token:
+ *
+ *   h[s] = fma(h[s], exp(d * A[s]), B[s] * (x * d)),   y = the canonical sum of fma(h[s], C[s])
+ *
+ * Head h looks at group h / (n_head / n_group) of B and C. A block is up to LP_SCAN_ROWS rows of
+ * one group; groups are made of whole heads. */
+
+/* log(1 + e^x) within 3 ulp; x above 20. log(u) e / (u - 1) with u = 1 + e rounded makes up for
+ * what the rounding lost. */
+LP_INLINE v16 lp_softplus(v16 x) {
+    v16 e = v_exp(x), u = v_add(v_set1(1.0f), e), d = v_sub(u, v_set1(1.0f));
+    v16 y = v_mul(v_log(u), v_div(e, d));
+    y = v_sel(v_eq(d, v_zero()), e, y);
+    return v_sel(v_gt(x, v_set1(20.0f)), x, y);
+}
+
+/* Sixteen rows or less: where their operands begin, in bytes from a token's start. */
+struct lp_scan {
+    int64_t x[16], dt[16], n, d_state;
+    const float *a[16];         /* A of the row's head: d_state values, or one */
+    float d[16], xd[16], e[16]; /* of the current token: softplus(dt), x * d, exp(d * A) */
+    bool per_state;             /* A has a value for every element */
+};
+
+static void lp_scan_rows(struct lp_scan *r, const struct lp_args *args, int64_t row, int64_t n) {
+    const struct lp_opnd *x = &args->n->src[1], *dt = &args->n->src[2], *a = &args->n->src[3];
+    r->n = n;
+    r->d_state = args->n->src[0].ne[0];
+    r->per_state = a->ne[0] > 1;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t head = (row + i) / x->ne[0], p = (row + i) % x->ne[0];
+        r->x[i] = p * x->nb[0] + head * x->nb[1];
+        r->dt[i] = head * dt->nb[0];
+        r->a[i] = (const float *)(args->src[3] + head * a->nb[1]);
+    }
+}
+/* d, xd, and e where A is one value. */
+static void lp_scan_token(struct lp_scan *r, const char *x, const char *dt) {
+    float xs[16] = {0}, ds[16] = {0}, as[16] = {0};
+    for (int64_t i = 0; i < r->n; i++) {
+        memcpy(&xs[i], x + r->x[i], 4);
+        memcpy(&ds[i], dt + r->dt[i], 4);
+        as[i] = r->a[i][0];
+    }
+    v16 d = lp_softplus(v_load(ds));
+    v_store(r->d, d);
+    v_store(r->xd, v_mul(v_load(xs), d));
+    if (!r->per_state) {
+        v_store(r->e, v_exp(v_mul(d, v_load(as))));
+    }
+}
+
+/* n rows (a constant) from row i on, one token: their sums before the tree. */
+LP_INLINE void lp_scan_step(const struct lp_scan *r, int64_t i, struct lp_state h, const float *b,
+                            const float *c, v16 *acc, const bool per_state, const int n) {
+    int64_t k = r->d_state;
+    v16 sum[4];
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++) {
+        sum[j] = v_zero();
+    }
+    for (int64_t s = 0; s < k; s += 16) {
+        v16 bs = v_load_part(b + s, k - s), cs = v_load_part(c + s, k - s);
+#pragma GCC unroll 4
+        for (int j = 0; j < n; j++) {
+            v16 e = per_state
+                        ? v_exp(v_mul(v_set1(r->d[i + j]), v_load_part(r->a[i + j] + s, k - s)))
+                        : v_set1(r->e[i + j]);
+            v16 was = v_load_part(h.from + (i + j) * k + s, k - s);
+            v16 is = v_fma(was, e, v_mul(bs, v_set1(r->xd[i + j])));
+            v_store_part(h.to + (i + j) * k + s, is, k - s);
+            sum[j] = v_fma(is, cs, sum[j]);
+        }
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++) {
+        acc[i + j] = sum[j];
+    }
+}
+LP_INLINE void lp_scan_steps(const struct lp_scan *r, struct lp_state h, const float *b,
+                             const float *c, v16 *acc, const bool per_state) {
+    int64_t i = 0;
+    for (; i + 4 <= r->n; i += 4) {
+        lp_scan_step(r, i, h, b, c, acc, per_state, 4);
+    }
+    for (; i < r->n; i++) {
+        lp_scan_step(r, i, h, b, c, acc, per_state, 1);
+    }
+}
+
+/* All tokens of a run, for up to 16 rows from `row` on, whose group is g. */
+static void lp_scan_run(const struct lp_recur *c, const struct lp_seq *s, int64_t row, int64_t rows,
+                        int64_t g) {
+    const struct lp_args *a = c->a;
+    const struct lp_node *n = a->n;
+    struct lp_scan r;
+    lp_scan_rows(&r, a, row, rows);
+    int64_t k = r.d_state;
+    struct lp_state h = lp_state_of(c, s, n->src[0].nb[3], row * k * 4, rows * k);
+    for (int64_t t = s->first; t < s->first + s->n; t++) {
+        const float *b = (const float *)(a->src[4] + g * n->src[4].nb[1] + t * n->src[4].nb[2]);
+        const float *cc = (const float *)(a->src[5] + g * n->src[5].nb[1] + t * n->src[5].nb[2]);
+        v16 acc[16];
+        for (int64_t i = rows; i < 16; i++) {
+            acc[i] = v_zero();
+        }
+        lp_scan_token(&r, a->src[1] + t * n->src[1].nb[2], a->src[2] + t * n->src[2].nb[1]);
+        if (r.per_state) {
+            lp_scan_steps(&r, h, b, cc, acc, true);
+        } else {
+            lp_scan_steps(&r, h, b, cc, acc, false);
+        }
+        h.from = h.to;
+        v_store_part((float *)(a->dst + t * n->dst.nb[1]) + row, v_sum16(acc), rows);
+    }
+}
+
+int LP_FN(lp_ssm_scan_f32_f32)(const struct lp_args *a, int64_t task, void *scratch) {
+    (void)scratch;
+    const struct lp_node *n = a->n;
+    int64_t per_group = n->src[1].ne[0] * n->src[1].ne[1] / n->src[4].ne[1];
+    int64_t blocks = (per_group + LP_SCAN_ROWS - 1) / LP_SCAN_ROWS, block;
+    struct lp_recur c;
+    struct lp_seq s;
+    int status = lp_recur_open(&c, a, task, blocks * n->src[4].ne[1], n->src[1].ne[2], 3);
+    while (!status && lp_recur_next(&c, &block, &s)) {
+        int64_t g = block / blocks, first = block % blocks * LP_SCAN_ROWS;
+        int64_t end = first + LP_SCAN_ROWS < per_group ? first + LP_SCAN_ROWS : per_group;
+        for (int64_t row = first; row < end; row += 16) {
+            int64_t rows = end - row < 16 ? end - row : 16;
+            lp_scan_run(&c, &s, g * per_group + row, rows, g);
+        }
+    }
+    return status;
+}
