@@ -17,8 +17,7 @@ from llamapy.graph.tensor import Tensor
 
 
 def softplus(x: Array) -> Array:
-    """log(1 + e^x); x itself above 20."""
-    return np.where(x > 20, x, np.log1p(np.exp(np.minimum(x, 20))))
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
 
 
 def _walk(node: Tensor, cells: Array, runs: Array, n_tokens: int) -> Iterator[tuple[Any, range]]:

@@ -7,15 +7,6 @@
  * Head h looks at group h / (n_head / n_group) of B and C. A block is up to LP_SCAN_ROWS rows of
  * one group; groups are made of whole heads. */
 
-/* log(1 + e^x) within 3 ulp; x above 20. log(u) e / (u - 1) with u = 1 + e rounded makes up for
- * what the rounding lost. */
-LP_INLINE v16 lp_softplus(v16 x) {
-    v16 e = v_exp(x), u = v_add(v_set1(1.0f), e), d = v_sub(u, v_set1(1.0f));
-    v16 y = v_mul(v_log(u), v_div(e, d));
-    y = v_sel(v_eq(d, v_zero()), e, y);
-    return v_sel(v_gt(x, v_set1(20.0f)), x, y);
-}
-
 /* Sixteen rows or less: where their operands begin, in bytes from a token's start. */
 struct lp_scan {
     int64_t x[16], dt[16], n, d_state;
@@ -44,7 +35,7 @@ static void lp_scan_token(struct lp_scan *r, const char *x, const char *dt) {
         memcpy(&ds[i], dt + r->dt[i], 4);
         as[i] = r->a[i][0];
     }
-    v16 d = lp_softplus(v_load(ds));
+    v16 d = v_softplus(v_load(ds));
     v_store(r->d, d);
     v_store(r->xd, v_mul(v_load(xs), d));
     if (!r->per_state) {
