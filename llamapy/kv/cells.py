@@ -145,7 +145,9 @@ class Cells:
         """One past the last position a query at `pos` sees, in a sequence that ends at `last`."""
         if self.causal:
             return pos + 1
-        return min(pos + self.n_swa // 2, last) + 1 if self.window == "symmetric" else last + 1
+        if self.n_swa and self.window == "symmetric":
+            last = min(last, pos + self.n_swa // 2)
+        return last + 1
 
     def list_length(self, pos_max: int, n_tokens: int) -> int:
         """Places a list needs when its last query stands at `pos_max`. Grows with `pos_max`, and in

@@ -45,6 +45,7 @@ class Builder:
     inputs: list[Input] = field(default_factory=list)
     cgraph: CGraph = field(default_factory=CGraph)
     logits: Tensor | None = None
+    stored: dict[Tensor, tuple[Tensor, Tensor]] = field(default_factory=dict)  # by a cache's K
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
     _pos: Tensor | None = None
     _outputs: Tensor | None = None

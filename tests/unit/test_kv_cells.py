@@ -26,8 +26,11 @@ def ubatch(pos: list[int], seqs: list[tuple[int, ...]] | int = 0) -> Ubatch:
     return Ubatch(np.zeros(len(pos), np.int32), np.array(pos, np.int32), rows, none, none)
 
 
-def cache(n_ctx=512, n_seq_max=2, n_ubatch=16, n_swa=0, is_swa=(False, False)) -> UnifiedCache:
-    shape = CacheShape((2, 1), (32, 32), (32, 32), is_swa, n_swa)
+def cache(
+    n_ctx=512, n_seq_max=2, n_ubatch=16, n_swa=0, is_swa=(False, False), **shape
+) -> UnifiedCache:
+    of = {"n_head_kv": (2, 1), "n_embd_head_k": (32, 32), "n_embd_head_v": (32, 32)} | shape
+    shape = CacheShape(is_swa=is_swa, n_swa=n_swa, **of)
     return UnifiedCache(
         shape, lambda il: Host(), n_ctx=n_ctx, n_seq_max=n_seq_max, n_ubatch=n_ubatch,
         type_k=F16, type_v=F16,
@@ -211,3 +214,110 @@ def test_worst_sizes_bound_every_step(n_swa):
     for p in range(0, 600, 16):
         sizes = run(kv, ubatch(list(range(p, p + 16)))).sizes
         assert all(a <= b for a, b in zip(sizes, worst, strict=True))
+
+
+def seen(view) -> list[set[int]]:
+    """Cells that each token sees."""
+    rows = [view.idx[at, lo:hi].tolist() for at, lo, hi, _ in view.range.tolist()]
+    return [set(cells) - {-1} for cells in rows]
+
+
+def test_without_order_a_query_sees_all_of_its_sequence():
+    kv = cache(causal=False)
+    assert kv.cut == "whole"
+    run(kv, ubatch([0], 1))
+    kv.seq_rm(1, 0, -1)
+    view = run(kv, ubatch([0, 0, 1, 1, 2], [(0,), (1,), (0,), (1,), (0,)])).views[0]
+    assert seen(view) == [{0, 2, 4}, {1, 3}] * 2 + [{0, 2, 4}]
+    assert view.range[:, 3].tolist() == [0, 0, 1, 1, 2]
+
+
+def test_without_order_a_sequence_does_not_go_on():
+    kv = cache(causal=False)
+    run(kv, ubatch([0, 1]))
+    with pytest.raises(UsageError, match="sequence 0 has tokens already"):
+        kv.begin(ubatch([2]))
+    assert kv.pos_max(0) == 1
+    assert kv.seq_rm(0, 0, -1)
+    assert seen(run(kv, ubatch([0, 1, 2])).views[0]) == [{0, 1, 2}] * 3
+
+
+@pytest.mark.parametrize("n_swa", [6, 7])
+def test_a_symmetric_window_reaches_as_far_to_either_side(n_swa):
+    kv = cache(causal=False, window="symmetric", n_swa=n_swa, is_swa=(True, False))
+    views = run(kv, ubatch(list(range(200)))).views
+    assert seen(views[1]) == [
+        set(range(max(0, p - n_swa // 2), min(200, p + n_swa // 2 + 1))) for p in range(200)
+    ]
+    assert seen(views[0]) == [set(range(200))] * 200
+
+
+def test_without_order_nothing_is_forgotten():
+    kv = cache(n_ctx=512, causal=False, window="symmetric", n_swa=4, is_swa=(True, False))
+    run(kv, ubatch(list(range(300)), 0))
+    run(kv, ubatch(list(range(200)), 1))
+    assert [len(g.held(0)) for g in kv._groups] == [300, 300]
+    assert kv.seq_rm(1, 0, -1)
+    with pytest.raises(ContextError):
+        kv.begin(ubatch(list(range(300)), 1))
+
+
+@pytest.mark.parametrize("n_ubatch", [1, 12, 16])
+def test_a_chunk_starts_anew(n_ubatch):
+    kv = cache(n_ctx=4096, n_seq_max=1, n_swa=100, is_swa=(True, False), window="chunked")
+    assert kv.layer(0).k.ne[1] == 256  # 100 + 16, rounded up
+    for p in range(0, 600, n_ubatch):
+        step = run(kv, ubatch(list(range(p, p + n_ubatch))))
+        view = step.views[1]
+        pos = kv._groups[1].pos
+        for i, cells in enumerate(seen(view)):
+            q = p + i
+            assert sorted(pos[list(cells)]) == list(range(q // 100 * 100, q + 1))
+        worst = kv.worst_sizes(n_ubatch, 1)
+        assert all(a <= b for a, b in zip(step.sizes, worst, strict=True))
+
+
+def test_a_chunk_can_be_gone_back_to_while_it_is_held():
+    kv = cache(n_ctx=4096, n_seq_max=1, n_ubatch=1, n_swa=100, is_swa=(True, False),
+               window="chunked")  # fmt: skip
+    for p in range(500):  # 256 cells: 244 and later are held
+        run(kv, ubatch([p]))
+    assert not kv.seq_rm(0, 250, -1)  # the next query would see 200 and later
+    assert kv.seq_rm(0, 300, -1)
+    assert not kv.seq_rm(0, 299, -1)
+
+
+def test_v_may_be_a_part_of_k():
+    kv = cache(n_embd_head_k=(64, 64), n_embd_head_v=(32, 64), v_is_k=(True, False))
+    k, v, _ = kv.layer(0)
+    assert (v.view_src, v.ne, v.nb) == (k, (32, 512, 2, 1), k.nb)
+    assert v.home() == k.home()
+    other = kv.layer(1)
+    assert kv.n_bytes == k.n_bytes + other.k.n_bytes + other.v.n_bytes
+
+
+def test_layers_share_an_earlier_ones_cache_or_have_none():
+    three = {"n_embd_head_k": (32, 64, 32), "n_embd_head_v": (16, 64, 8), "is_swa": (False,) * 3}
+    kv = cache(n_head_kv=(2, 0, 2), share=(0, 1, 0), **three)
+    assert kv.layer(2) is kv.layer(0)
+    assert (kv.layer(0).k.ne[0], kv.layer(0).v.ne[0]) == (32, 16)
+    with pytest.raises(LookupError):
+        kv.layer(1)
+    assert kv.n_bytes == kv.layer(0).k.n_bytes + kv.layer(0).v.n_bytes
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"share": (0, 2)},
+        {"share": (1, 1)},
+        {"window": "round"},
+        {"window": "symmetric"},
+        {"v_is_k": (True,)},
+        {"is_swa": (True, False)},
+    ],
+    ids=str,
+)
+def test_a_shape_that_makes_no_sense_is_refused(bad):
+    with pytest.raises(ValueError):
+        cache(**bad)

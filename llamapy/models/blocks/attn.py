@@ -84,11 +84,30 @@ def store_and_attend(
 ) -> Tensor:
     """Write k [n_embd_head_k, n_head_kv, n_tokens] and v to their cells, then attend.
     q [n_embd_head_k, n_head, n_tokens] -> [n_embd_head_v * n_head, n_tokens]"""
+    store(g, il, k, v)
+    return attend(g, il, q, sinks)
+
+
+def store(g: Builder, il: int, k: Tensor, v: Tensor | None) -> None:
+    """Write k [n_embd_head_k, n_head_kv, n_tokens] and v to their cells; no v where the cache has
+    it as a part of K."""
+    cache = g.memory.layer(il)
+    rows = g.group(cache.group).rows
+    cells_k = g.name(make("set_rows", cache.k, _by_head(k), rows), "cache_k_set", il)
+    if v is None:
+        cells_v = view(cells_k, cache.v.ne, cache.v.nb[1:])
+    else:
+        cells_v = make("set_rows", cache.v, _by_head(v), rows)
+    g.expand(cells_k, g.name(cells_v, "cache_v_set", il))
+    g.stored[cache.k] = cells_k, cells_v
+
+
+def attend(g: Builder, il: int, q: Tensor, sinks: Tensor | None = None) -> Tensor:
+    """Attend to the cells of layer `il`, or of the layer whose cache it shares, which have been
+    stored. q [n_embd_head_k, n_head, n_tokens] -> [n_embd_head_v * n_head, n_tokens]"""
     hp, cache = g.hp, g.memory.layer(il)
     group = g.group(cache.group)
-    cells_k = make("set_rows", cache.k, _by_head(k), group.rows)
-    cells_v = make("set_rows", cache.v, _by_head(v), group.rows)
-    g.expand(g.name(cells_k, "cache_k_set", il), g.name(cells_v, "cache_v_set", il))
+    cells_k, cells_v = g.stored[cache.k]
     out = make(
         "flash_attn",
         q,
@@ -97,7 +116,7 @@ def store_and_attend(
         group.idx,
         group.range,
         *(() if sinks is None else (sinks,)),
-        scale=hp.attention_scale or 1.0 / math.sqrt(hp.n_embd_head_k),
+        scale=hp.attention_scale or 1.0 / math.sqrt(q.ne[0]),
         max_bias=hp.max_alibi_bias,
         softcap=hp.attn_softcap,
     )
