@@ -14,8 +14,9 @@ REMOTE = ("nfs", "cifs", "smb", "9p", "fuse", "ceph", "glusterfs", "lustre", "af
 
 
 class MappedBuffer:
-    """A graph.device.Buffer over a read-only mapping of a whole file; offsets are the file's. It
-    keeps the mapping alive, whether or not the GGUF it came from has been closed."""
+    """A graph.device.Buffer over a read-only mapping of a whole file, where offsets are the file's,
+    or over one tensor of it. It keeps the mapping alive, whether or not the GGUF it came from has
+    been closed."""
 
     def __init__(self, view: memoryview) -> None:
         self.type = CPU_MAPPED

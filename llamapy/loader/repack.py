@@ -24,6 +24,8 @@ from llamapy.graph.device import BufferType, Device
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import PARAM, Tensor
 from llamapy.loader.spec import Matched
+from llamapy.loader.splits import ModelFiles
+from llamapy.loader.table import TensorInfo
 from llamapy.loader.weights import Weights
 
 CHOICES = ("auto", "on", "off")
@@ -146,6 +148,23 @@ def read_by_products(matched: Matched) -> set[str]:
     output, tied = TIED
     names = {s.name for s, _ in matched.found.values() if s.op == "mul_mat"}
     return names | {tied} if output in matched.absent else names
+
+
+def replaceable(matched: Matched) -> dict[str, TensorInfo]:
+    """Tensors of which nothing but a twin is read once they have one: not a table of rows."""
+    names = read_by_products(matched) - {TIED[1]}
+    return {
+        info.name: info
+        for _, info in matched.found.values()
+        if info.name in names and interleaved(info.type) is not None
+    }
+
+
+def give_back(weights: Weights, matched: Matched, files: ModelFiles) -> None:
+    """The memory of the plain forms that have a twin now."""
+    for info in replaceable(matched).values():
+        if weights[info.name].twin is not None:
+            weights.back_to_file(info, files)
 
 
 def _candidates(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError, MemoryBudgetError, UsageError
@@ -56,6 +56,19 @@ class Weights(Closing, Mapping[str, Tensor]):
         sizes = [b.resident_bytes() for b in self.buffers if isinstance(b, MappedBuffer)]
         return None if None in sizes else sum(n for n in sizes if n is not None)
 
+    def back_to_file(self, info: TensorInfo, files: ModelFiles) -> None:
+        """A tensor that nothing is going to read lies in the file again. Its copy, if it has one
+        of its own, goes when no graph reads it any more; pages of the file leave at once."""
+        tensor, shard = self.tensors[info.name], files.shards[info.shard]
+        copy = tensor.buffer
+        if copy is not None and not isinstance(copy, MappedBuffer):
+            if not shard.from_file or not _even(info):
+                return
+            # One assignment, so that another thread sees the whole of the one or of the other.
+            tensor.buffer = MappedBuffer(files.data(info))
+            self.buffers.remove(copy)
+        files.forget(info)
+
     def close(self) -> None:
         for tensor in self.tensors.values():
             tensor.buffer = None
@@ -72,12 +85,14 @@ def load_weights(
     *,
     mode: str = "mmap",
     progress: Progress | None = None,
+    apart: Collection[str] = (),
 ) -> Weights:
     """Give each tensor of `matched` its bytes in the buffer type it was placed in.
 
     mode 'mmap' (host weights stay in the file, read ahead), 'read' (copied), each with '+mlock' to
     keep them in memory; a lock that is refused is a note, not an error. `progress(done, total)`
-    counts bytes that are copied. `files` may be closed afterwards.
+    counts bytes that are copied. Copies of the tensors in `apart` get a buffer each, so that they
+    can go alone. `files` may be closed afterwards.
     """
     if mode not in MODES:
         raise UsageError(f"load mode {mode}: expected one of {', '.join(MODES)}")
@@ -88,7 +103,7 @@ def load_weights(
         if mapping:
             _map(out, files, mapped)
             _advise(out, files)
-        _Copy(out, files, progress, from_map=mapping).run(copied, placement, devices)
+        _Copy(out, files, progress, apart, from_map=mapping).run(copied, placement, devices)
         if mode.endswith("+mlock"):
             _lock(out)
     except BaseException:
@@ -106,9 +121,12 @@ def _sort(
     copied: list[TensorInfo] = []
     for _, info in matched.found.values():
         host = placement.buft[info.name].device == CPU
-        even = info.offset % CPU_MAPPED.alignment == 0
-        (mapped if mapping and host and even else copied).append(info)
+        (mapped if mapping and host and _even(info) else copied).append(info)
     return mapped, copied
+
+
+def _even(info: TensorInfo) -> bool:
+    return info.offset % CPU_MAPPED.alignment == 0
 
 
 def _tensor(out: Weights, info: TensorInfo, buffer: Buffer, offset: int) -> Tensor:
@@ -133,7 +151,7 @@ def _advise(out: Weights, files: ModelFiles) -> None:
     if kind:
         out.notes.append(
             f"{one_line(files.path)} lies on a {kind} file system, where mapping is slow: "
-            "--load read may be faster"
+            "--load-mode read may be faster"
         )
 
 
@@ -141,10 +159,17 @@ class _Copy:
     """Copies tensors into buffers of their devices, as few as the buffer types allow."""
 
     def __init__(
-        self, out: Weights, files: ModelFiles, progress: Progress | None, *, from_map: bool
+        self,
+        out: Weights,
+        files: ModelFiles,
+        progress: Progress | None,
+        apart: Collection[str],
+        *,
+        from_map: bool,
     ) -> None:
         self._out = out
         self._files = files
+        self._apart = apart
         self._progress = progress or (lambda done, total: None)
         self._from_map = from_map
         self._done = 0
@@ -155,9 +180,10 @@ class _Copy:
     ) -> None:
         self._total = sum(info.n_bytes for info in infos)
         by_name = {d.name: d for d in devices}
-        kinds: dict[str, list[TensorInfo]] = {}
+        kinds: dict[tuple[str, str], list[TensorInfo]] = {}
         for info in infos:
-            kinds.setdefault(placement.buft[info.name].name, []).append(info)
+            alone = info.name if info.name in self._apart else ""
+            kinds.setdefault((placement.buft[info.name].name, alone), []).append(info)
         for group in kinds.values():
             buft = placement.buft[group[0].name]
             device = by_name[buft.device]

@@ -156,6 +156,10 @@ class Context(Closing):
             out[ubatch.order] = self.process_ubatch(ubatch)
         return out
 
+    def weights_changed(self) -> None:
+        """The next step builds its graph anew."""
+        self._built = None
+
     # The loop.
 
     def process_ubatch(

@@ -19,7 +19,7 @@ from llamapy.loader.hparams import HParams
 from llamapy.loader.mapped import CPU_MAPPED
 from llamapy.loader.place import CPU, DeviceInfo, Placement, place
 from llamapy.loader.place_flags import PlaceFlags
-from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, repack
+from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, give_back, repack, replaceable
 from llamapy.loader.spec import Matched, match
 from llamapy.loader.splits import ModelFiles, open_model
 from llamapy.loader.weights import Progress, Weights, load_weights
@@ -28,7 +28,6 @@ from llamapy.runtime.context import Context, ContextParams, Parts
 from llamapy.tokenize import Tokenizer
 from llamapy.tokenize import load as load_tokenizer
 
-ROWS_ARE_READ = ("token_embd.weight",)  # one by one, besides products
 DEFAULT_CTX = 4096  # at most this when nobody asks for a size, and never more than the model's
 
 
@@ -122,6 +121,7 @@ class Engine(Closing):
                 [*others, CpuDevice()],
                 mode=load_mode,
                 progress=progress,
+                apart=() if asked.asked == "off" else replaceable(matched),
             )
             out = cls(files, arch, hparams, matched, placement, weights, others)
             out.repacked = asked
@@ -137,9 +137,9 @@ class Engine(Closing):
         return out
 
     def will_generate(self, n_tokens: int, interrupted: Callable[[], bool] = lambda: False) -> None:
-        """So many tokens are going to be generated, one after another. Graphs built from now on may
-        read other forms of the weights; results are the same. Making these stops, without effect,
-        once `interrupted` is true."""
+        """So many tokens are going to be generated, one after another. Contexts may read other
+        forms of the weights from their next step on; results are the same. Making these stops,
+        without effect, once `interrupted` is true."""
         worth = n_tokens >= WORTH_STEPS
         if self.repacked.asked == "auto" and not self.repacked.tried and worth:
             self._repack(interrupted)
@@ -157,9 +157,10 @@ class Engine(Closing):
             )
         finally:
             device.close()
-        for name, (_, info) in self._matched.found.items():
-            if self.weights[name].twin is not None and name not in ROWS_ARE_READ:
-                self.gguf.forget(info)
+        if self.repacked.n_tensors:
+            give_back(self.weights, self._matched, self.gguf)
+            for context in list(self._contexts):
+                context.weights_changed()
 
     @cached_property
     def tokenizer(self) -> Tokenizer:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from llamapy.loader.place_flags import PlaceFlags
 from llamapy.runtime.engine import Engine
 
 SMALL = Shape(n_layer=2, n_embd=256, n_ff=512, n_head=4, n_head_kv=2, n_embd_head=64, n_vocab=320)
+EMBEDDING = "token_embd.weight"
 IDS = [5, 17, 255, 3, 9, 100, 42]
 
 
@@ -46,7 +48,7 @@ def test_the_same_bits(kind: str, tied: bool) -> None:
         assert not plain.repacked.n_tensors
         assert made.repacked.n_tensors == 2 * 7 + 1 and not made.repacked.kept
         assert logits(made) == logits(plain)
-        embedding = made.weights["token_embd.weight"]
+        embedding = made.weights[EMBEDDING]
         assert (embedding.twin is not None) == tied
 
 
@@ -201,6 +203,38 @@ def test_pages_of_the_file_are_given_back(tmp_path: Path) -> None:
         left = engine.weights.resident_bytes()
         assert touched is not None and left is not None
         assert left < touched - engine.repacked.n_bytes // 2
+        assert logits(engine) == want
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("choice", ["on", "auto"])
+def test_copies_go_where_twins_stand_for_them(choice: str, tied: bool, tmp_path: Path) -> None:
+    """What was read into memory is not there twice; a context opened before goes on with it."""
+    path = tmp_path / "model.gguf"
+    with make_files(Spec("file", replace(SMALL, tied=tied), "Q4_0")) as files:
+        path.write_bytes(files.shards[0].view)
+    with Engine.open(path, load_mode="read", repack="off") as engine:
+        want = logits(engine)
+        assert len(engine.weights.buffers) == 1
+    with Engine.open(path, load_mode="read", repack=choice) as engine:
+        copies = [weakref.ref(b) for b in engine.weights.buffers]
+        with engine.context(n_ctx=64, n_threads=2) as ctx:
+            first = ctx.decode([5], logits="last").tobytes()
+            engine.will_generate(1000)
+            ctx.clear()
+            built = ctx.counters.built
+            assert ctx.decode([5], logits="last").tobytes() == first
+            assert ctx.counters.built == built + (choice == "auto")
+        assert engine.repacked.n_tensors == 15
+        n_copies = sum(b.n_bytes for b in engine.weights.buffers if b.type is not REPACK)
+        kept = [t for t in engine.weights.values() if t.twin is None or t.name == EMBEDDING]
+        assert n_copies == pytest.approx(sum(t.n_bytes for t in kept), abs=64 * len(kept))
+        if choice == "auto":
+            assert sum(ref() is None for ref in copies) == (14 if tied else 15)
+        with make_files(Spec("file", replace(SMALL, tied=tied), "Q4_0")) as plain:
+            for name, info in plain.tensors.items():
+                buffer, offset = engine.weights[name].home()
+                assert buffer.read(offset, info.n_bytes) == plain.data(info)
         assert logits(engine) == want
 
 

@@ -226,7 +226,7 @@ def test_remote_file_system_is_said(files: ModelFiles, monkeypatch: pytest.Monke
     monkeypatch.setattr(module, "remote_filesystem", lambda path: "nfs4")
     with load(files, [Device("CPU")]) as w:
         assert "nfs4" in w.notes[0]
-        assert "--load read" in w.notes[0]
+        assert "--load-mode read" in w.notes[0]
     with load(files, [Device("CPU")], mode="read") as w:
         assert w.notes == []
 

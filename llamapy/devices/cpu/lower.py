@@ -90,11 +90,13 @@ class Kernels:
 
 @dataclass(slots=True)
 class Plan:
-    """Records, base addresses, and the node names that a fault is reported by."""
+    """Records, base addresses, and the node names that a fault is reported by. It keeps the buffers
+    that it reads and writes, whoever else lets go of them."""
 
     nodes: npt.NDArray[Any]
     slots: npt.NDArray[np.uint64]
     names: list[str]
+    buffers: list[Any]
 
 
 @dataclass(slots=True)
@@ -191,4 +193,4 @@ def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
     plan = np.array(rows, np.int64).reshape(len(rows), words).view(NODE).reshape(len(rows))
     if rows:
         plan["fp"] = fps
-    return Plan(plan, np.array(low.bases, np.uint64), names)
+    return Plan(plan, np.array(low.bases, np.uint64), names, low.keep)
