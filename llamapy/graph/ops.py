@@ -256,6 +256,17 @@ ROWS: tuple[Op, ...] = (
     Op("ssm_scan", (7, 7), recur.ssm_scan, also_writes=(0,)),  # state, x, dt, A, B, C
     # state, q, k, v, g, beta. Head h of v reads head h // r of q and k, or, `tiled`, h % n_head_k.
     Op("gated_delta_net", (7, 7), recur.gated_delta_net, _DELTA, also_writes=(0,)),
+    Op("token_shift", (3, 3), recur.token_shift, also_writes=(0,)),  # state, x
+    # state, q, k, v, decay
+    Op(
+        "gated_linear_attn",
+        (6, 6),
+        recur.gated_linear_attn,
+        (("scale", "float"),),
+        also_writes=(0,),
+    ),
+    Op("rwkv_wkv6", (7, 7), recur.rwkv_wkv6, also_writes=(0,)),  # state, r, k, v, w, u
+    Op("rwkv_wkv7", (8, 8), recur.rwkv_wkv7, also_writes=(0,)),  # state, r, w, k, v, a, b
     # What the CPU device makes of the above when it prepares a split.
     Op("quant_act", (1, 1), _x8),
     Op("quant_act_pair", (1, 1), _x8_pair),  # an activation, and what quantising it left

@@ -87,3 +87,38 @@ def gated_delta_net(srcs: Srcs, p: dict[str, Any]) -> Result:
         raise ValueError(f"{n_head} heads of v do not share {n_head_k} heads of k")
     _runs(runs)
     return F32, (d_v, n_head, n_tokens, 1)
+
+
+def _heads(state: Tensor, v: Tensor, runs: Tensor, **vectors: Tensor) -> Result:
+    """v [d_v, n_head, T], and `vectors` [d_k, n_head, T] that go with it."""
+    d_k, (d_v, n_head, n_tokens) = state.ne[0], v.ne[:3]
+    _want(state, "state", d_k, d_v, n_head, state.ne[3])
+    _want(v, "v", d_v, n_head, n_tokens)
+    for what, t in vectors.items():
+        _want(t, what, d_k, n_head, n_tokens)
+    _runs(runs)
+    return F32, (d_v, n_head, n_tokens, 1)
+
+
+def gated_linear_attn(srcs: Srcs, p: dict[str, Any]) -> Result:
+    """state [d_k, d_v, n_head, n_cells], q and k [d_k, n_head, T], v [d_v, n_head, T], decay
+    [n_head] or [d_k, n_head, T]: [d_v, n_head, T]."""
+    state, q, k, v, decay, runs = srcs
+    if decay.ne == (v.ne[1], 1, 1, 1):
+        return _heads(state, v, runs, q=q, k=k)
+    return _heads(state, v, runs, q=q, k=k, decay=decay)
+
+
+def rwkv_wkv6(srcs: Srcs, p: dict[str, Any]) -> Result:
+    """state [d_k, d_v, n_head, n_cells], r and k [d_k, n_head, T], v [d_v, n_head, T], w [d_k,
+    n_head, T], u [d_k, n_head]: [d_v, n_head, T]."""
+    state, r, k, v, w, u, runs = srcs
+    _want(u, "u", state.ne[0], v.ne[1])
+    return _heads(state, v, runs, r=r, k=k, w=w)
+
+
+def rwkv_wkv7(srcs: Srcs, p: dict[str, Any]) -> Result:
+    """state [d_k, d_v, n_head, n_cells], r, w and k [d_k, n_head, T], v [d_v, n_head, T], a and b
+    [d_k, n_head, T]: [d_v, n_head, T]."""
+    state, r, w, k, v, a, b, runs = srcs
+    return _heads(state, v, runs, r=r, w=w, k=k, a=a, b=b)

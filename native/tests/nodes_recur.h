@@ -82,4 +82,53 @@ static void gated_delta_net(struct trial *t) {
     }
 }
 
+static void token_shift(struct trial *t) {
+    for (int64_t n = 1; n < 3000; n = 3 * n + 20) {
+        state_and_runs(t, SHAPE(n), 1, 2);
+        small(t, 1, SHAPE(n, TOKENS), 0);
+        place(t, DST, "f32", SHAPE(n, TOKENS), 4);
+        compute(t);
+    }
+}
+
+/* d_k, d_v, n_head */
+static const int64_t head_sizes[][3] = {{64, 64, 2}, {16, 35, 3}, {37, 3, 1}};
+
+/* Sources [first, last] of d_k, but for v. */
+static void vectors(struct trial *t, const int64_t *s, int first, int last, int v) {
+    for (int i = first; i <= last; i++) {
+        small(t, i, SHAPE(i == v ? s[1] : s[0], s[2], TOKENS), i == v ? 0 : 3);
+    }
+    place(t, DST, "f32", SHAPE(s[1], s[2], TOKENS), 4);
+}
+static void gated_linear_attn(struct trial *t) {
+    for (int i = 0; i < 6; i++) {
+        const int64_t *s = head_sizes[i / 2];
+        state_and_runs(t, SHAPE(s[0], s[1], s[2]), 3, 5);
+        vectors(t, s, 1, i % 2 ? 4 : 3, 3);
+        if (i % 2 == 0) {
+            small(t, 4, SHAPE(s[2]), 2);
+        }
+        t->node.fp[0] = 0.25;
+        compute(t);
+    }
+}
+static void rwkv_wkv6(struct trial *t) {
+    for (int i = 0; i < 3; i++) {
+        const int64_t *s = head_sizes[i];
+        state_and_runs(t, SHAPE(s[0], s[1], s[2]), 3, 6);
+        vectors(t, s, 1, 4, 3);
+        small(t, 5, SHAPE(s[0], s[2]), 0);
+        compute(t);
+    }
+}
+static void rwkv_wkv7(struct trial *t) {
+    for (int i = 0; i < 3; i++) {
+        const int64_t *s = head_sizes[i];
+        state_and_runs(t, SHAPE(s[0], s[1], s[2]), 3, 7);
+        vectors(t, s, 1, 6, 4);
+        compute(t);
+    }
+}
+
 #endif

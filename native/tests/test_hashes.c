@@ -79,6 +79,10 @@ static const struct {
     {"ssm_conv", ssm_conv},
     {"ssm_scan", ssm_scan},
     {"gated_delta_net", gated_delta_net},
+    {"token_shift", token_shift},
+    {"gated_linear_attn", gated_linear_attn},
+    {"rwkv_wkv6", rwkv_wkv6},
+    {"rwkv_wkv7", rwkv_wkv7},
 };
 
 static void name_of(const struct lp_kernel *k, char *name, size_t n) {

@@ -102,6 +102,48 @@ def gated_delta_net(
     )
 
 
+def token_shift(rng: Rng, n: int) -> Recur:
+    return Recur("token_shift", plain(rng, N_CELLS, n), [gaps(rng, N_TOKENS, n)], (0,), (n,))
+
+
+def vector(rng: Rng, n_head: int, width: int) -> Array:
+    return unit(gaps(rng, N_TOKENS, n_head, width))
+
+
+def between(rng: Rng, *shape: int) -> Array:
+    """Decays."""
+    return rng.uniform(0.3, 1, shape).astype(np.float32)
+
+
+def gated_linear_attn(rng: Rng, d_k: int, d_v: int, n_head: int, per_channel: bool) -> Recur:
+    q, k, v = (vector(rng, n_head, w) for w in (d_k, d_k, d_v))
+    decay = between(rng, *((N_TOKENS, n_head, d_k) if per_channel else (n_head,)))
+    state = plain(rng, N_CELLS, n_head, d_v, d_k)
+    name, tokens = f"{d_k} {d_v} {n_head} {per_channel}", (0, 1, 2, 3) if per_channel else (0, 1, 2)
+    given = {"scale": 0.3}
+    return Recur(
+        "gated_linear_attn", state, [q, k, v, decay], tokens, (n_head, d_v), given=given, name=name
+    )
+
+
+def rwkv_wkv6(rng: Rng, d_k: int, d_v: int, n_head: int) -> Recur:
+    r, k, v = (vector(rng, n_head, w) for w in (d_k, d_k, d_v))
+    w, u = between(rng, N_TOKENS, n_head, d_k), gaps(rng, n_head, d_k)
+    state = plain(rng, N_CELLS, n_head, d_v, d_k)
+    name = f"{d_k} {d_v} {n_head}"
+    return Recur("rwkv_wkv6", state, [r, k, v, w, u], (0, 1, 2, 3), (n_head, d_v), name=name)
+
+
+def rwkv_wkv7(rng: Rng, d_k: int, d_v: int, n_head: int) -> Recur:
+    """As the model has them: a is minus a unit vector, b that vector times a rate."""
+    r, k, v = (vector(rng, n_head, w) for w in (d_k, d_k, d_v))
+    w, kk = between(rng, N_TOKENS, n_head, d_k), vector(rng, n_head, d_k)
+    b = kk * between(rng, N_TOKENS, n_head, d_k)
+    state = plain(rng, N_CELLS, n_head, d_v, d_k)
+    name, operands = f"{d_k} {d_v} {n_head}", [r, w, k, v, -kk, b]
+    return Recur("rwkv_wkv7", state, operands, tuple(range(6)), (n_head, d_v), name=name)
+
+
 def calls(rng: Rng, op: str) -> list[Recur]:
     """Small, and of the sizes that models have."""
     if op == "ssm_conv":
@@ -113,10 +155,19 @@ def calls(rng: Rng, op: str) -> list[Recur]:
         sizes = ((128, 40, 1, 2), (16, 16, 2, 4), (33, 5, 3, 3), (1, 1, 1, 2))
         forms = ((False, 0), (True, 0), (False, 1), (True, 1))
         return [gated_delta_net(rng, *s, *form) for s in sizes for form in forms]
-    raise LookupError(op)
+    if op == "token_shift":
+        return [token_shift(rng, n) for n in (1, 40, 1024, 2500)]
+    heads = ((64, 64, 3), (16, 37, 2), (128, 5, 1), (33, 16, 1), (1, 1, 1))
+    if op == "gated_linear_attn":
+        return [gated_linear_attn(rng, *s, per) for s in heads for per in (False, True)]
+    make = {"rwkv_wkv6": rwkv_wkv6, "rwkv_wkv7": rwkv_wkv7}[op]
+    return [make(rng, *s) for s in heads]
 
 
-FAMILIES = ("ssm_conv", "ssm_scan", "gated_delta_net")
+FAMILIES = (
+    "ssm_conv", "ssm_scan", "gated_delta_net", "token_shift", "gated_linear_attn", "rwkv_wkv6",
+    "rwkv_wkv7",
+)  # fmt: skip
 
 
 def generate(rng: Rng, row: KernelRow) -> list[Case]:

@@ -45,6 +45,10 @@ _WHOLE = {
     "ssm_conv": (3,),
     "ssm_scan": (6,),
     "gated_delta_net": (6,),
+    "token_shift": (2,),
+    "gated_linear_attn": (5,),
+    "rwkv_wkv6": (6,),
+    "rwkv_wkv7": (7,),
 }
 Span = tuple[int, int, int]  # slot, first byte, one past the last
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from llamapy.base.types import X8
+from llamapy.devices.ref import recur
 from llamapy.devices.ref.attention import flash_attn, flash_attn_merge, flash_attn_part
 from llamapy.devices.ref.experts import (
     add_id,
@@ -23,7 +24,6 @@ from llamapy.devices.ref.experts import (
 )
 from llamapy.devices.ref.interleaved import interleave
 from llamapy.devices.ref.memory import Array, decode, x8_rows
-from llamapy.devices.ref.recur import gated_delta_net, ssm_conv, ssm_scan
 from llamapy.devices.ref.rope import rope
 from llamapy.graph.tensor import Tensor
 
@@ -209,7 +209,5 @@ MEANING: dict[str, Meaning] = {
     "flash_attn": flash_attn,
     "flash_attn_part": flash_attn_part,
     "flash_attn_merge": flash_attn_merge,
-    "ssm_conv": ssm_conv,
-    "ssm_scan": ssm_scan,
-    "gated_delta_net": gated_delta_net,
+    **recur.MEANING,
 }

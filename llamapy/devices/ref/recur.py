@@ -109,3 +109,73 @@ def gated_delta_net(
         return rows
 
     return _heads(node, state, v, runs, step)
+
+
+def token_shift(node: Tensor, state: Array, x: Array, runs: Array) -> Array:
+    """state [n_cells, n], x [T, n]: the token before."""
+    x, y = x[0, 0], np.empty_like(x[0, 0])
+    for before, tokens in _walk(node, state[0, 0], runs, len(x)):
+        for t in tokens:
+            y[t] = before
+            before[...] = x[t]
+    return y
+
+
+def gated_linear_attn(
+    node: Tensor, state: Array, q: Array, k: Array, v: Array, decay: Array, runs: Array
+) -> Array:
+    """S = S diag(decay) + v k^T, o = scale S q (Yang et al. 2023, "Gated linear attention"; one
+    decay a head: Qin et al. 2024, "Lightning attention 2")."""
+    n_head = v.shape[2]
+    per_head = decay.shape == (1, 1, 1, n_head)
+    w = np.broadcast_to(decay[0, 0, 0][:, None] if per_head else decay[0], q.shape[1:])
+
+    def step(s: Array, t: int) -> Array:
+        s *= w[t][:, None]
+        s += v[0, t][..., None] * k[0, t][:, None]
+        rows: Array = (s * q[0, t][:, None]).sum(axis=-1) * node.params["scale"]
+        return rows
+
+    return _heads(node, state, v, runs, step)
+
+
+def rwkv_wkv6(
+    node: Tensor, state: Array, r: Array, k: Array, v: Array, w: Array, u: Array, runs: Array
+) -> Array:
+    """y = (S + v (u k)^T) r, S = S diag(w) + v k^T (Peng et al. 2024, "Eagle and Finch", 4.2)."""
+
+    def step(s: Array, t: int) -> Array:
+        kv = v[0, t][..., None] * k[0, t][:, None]
+        rows: Array = ((s + u[0, 0][:, None] * kv) * r[0, t][:, None]).sum(axis=-1)
+        s *= w[0, t][:, None]
+        s += kv
+        return rows
+
+    return _heads(node, state, v, runs, step)
+
+
+def rwkv_wkv7(
+    node: Tensor, state: Array, r: Array, w: Array, k: Array, v: Array, a: Array, b: Array,
+    runs: Array,
+) -> Array:  # fmt: skip
+    """S = S diag(w) + S a b^T + v k^T, y = S r (Peng et al. 2025, "RWKV-7 Goose", 4.1)."""
+
+    def step(s: Array, t: int) -> Array:
+        seen = (s * a[0, t][:, None]).sum(axis=-1)
+        s *= w[0, t][:, None]
+        s += seen[..., None] * b[0, t][:, None] + v[0, t][..., None] * k[0, t][:, None]
+        rows: Array = (s * r[0, t][:, None]).sum(axis=-1)
+        return rows
+
+    return _heads(node, state, v, runs, step)
+
+
+MEANING: dict[str, Callable[..., Array]] = {
+    "ssm_conv": ssm_conv,
+    "ssm_scan": ssm_scan,
+    "gated_delta_net": gated_delta_net,
+    "token_shift": token_shift,
+    "gated_linear_attn": gated_linear_attn,
+    "rwkv_wkv6": rwkv_wkv6,
+    "rwkv_wkv7": rwkv_wkv7,
+}

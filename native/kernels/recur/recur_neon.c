@@ -4,4 +4,6 @@
 #include "kernels/recur/runs.h"
 #include "kernels/recur/conv.h"
 #include "kernels/recur/scan.h"
+#include "kernels/recur/heads.h"
 #include "kernels/recur/delta.h"
+#include "kernels/recur/linear.h"

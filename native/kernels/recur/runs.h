@@ -18,6 +18,7 @@
 enum {
     LP_CONV_TAPS = 16, /* the longest convolution */
     LP_SCAN_ROWS = 32, /* rows of a state in a block: with 128 floats each, half of a first level */
+    LP_SHIFT_BLOCK = 1024,
 };
 
 struct lp_seq {
@@ -97,6 +98,13 @@ static inline struct lp_state lp_state_of(const struct lp_recur *c, const struct
  * n_head, T]. */
 static inline bool lp_per_channel(const struct lp_opnd *g, const struct lp_opnd *v) {
     return !(g->ne[0] == v->ne[1] && g->ne[1] == v->ne[2] && g->ne[2] == 1);
+}
+/* Whether the decay of gated_linear_attn is [d_k, n_head, T], not [n_head]. */
+static inline bool lp_decay_changes(const struct lp_opnd *decay, const struct lp_opnd *v) {
+    return !(decay->ne[0] == v->ne[1] && decay->ne[1] == 1 && decay->ne[2] == 1);
+}
+static inline int64_t lp_shift_blocks(const struct lp_opnd *x) {
+    return (x->ne[0] + LP_SHIFT_BLOCK - 1) / LP_SHIFT_BLOCK;
 }
 
 #endif

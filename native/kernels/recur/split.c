@@ -49,14 +49,50 @@ int64_t lp_scratch_ssm_scan(const struct lp_node *n) {
     return 0;
 }
 
-int64_t lp_split_gated_delta_net(const struct lp_node *n, int n_threads) {
-    const struct lp_opnd *state = &n->src[0], *q = &n->src[1], *k = &n->src[2], *v = &n->src[3];
-    if (q->nb[0] != 4 || k->nb[0] != 4 || v->nb[0] != 4 ||
-        (lp_per_channel(&n->src[4], v) && n->src[4].nb[0] != 4)) {
-        return -1;
+int64_t lp_split_token_shift(const struct lp_node *n, int n_threads) {
+    const struct lp_opnd *x = &n->src[1];
+    return x->nb[0] != 4 ? -1 : tasks_of(n, 1, lp_shift_blocks(x), x->ne[1], n_threads);
+}
+int64_t lp_scratch_token_shift(const struct lp_node *n) {
+    (void)n;
+    return 0;
+}
+
+/* Sources 1 to `vectors` have no gaps along their axis 0. */
+static int64_t split_heads(const struct lp_node *n, int vectors, int n_threads) {
+    for (int i = 1; i <= vectors; i++) {
+        if (n->src[i].ne[0] > 1 && n->src[i].nb[0] != 4) {
+            return -1;
+        }
     }
-    return tasks_of(n, 3, blocks_of(state->ne[1]) * state->ne[2], q->ne[2], n_threads);
+    int64_t blocks = blocks_of(n->src[0].ne[1]) * n->src[0].ne[2];
+    return tasks_of(n, 3, blocks, n->dst.ne[2], n_threads);
+}
+static int64_t vector_bytes(const struct lp_node *n) {
+    return (n->src[0].ne[0] + 15) / 16 * 64;
+}
+
+int64_t lp_split_gated_delta_net(const struct lp_node *n, int n_threads) {
+    return split_heads(n, lp_per_channel(&n->src[4], &n->src[3]) ? 4 : 3, n_threads);
 }
 int64_t lp_scratch_gated_delta_net(const struct lp_node *n) {
-    return (n->src[0].ne[0] + 15) / 16 * 64;
+    return vector_bytes(n);
+}
+int64_t lp_split_gated_linear_attn(const struct lp_node *n, int n_threads) {
+    return split_heads(n, lp_decay_changes(&n->src[4], &n->src[3]) ? 4 : 3, n_threads);
+}
+int64_t lp_scratch_gated_linear_attn(const struct lp_node *n) {
+    return vector_bytes(n);
+}
+int64_t lp_split_rwkv_wkv6(const struct lp_node *n, int n_threads) {
+    return split_heads(n, 5, n_threads);
+}
+int64_t lp_scratch_rwkv_wkv6(const struct lp_node *n) {
+    return vector_bytes(n);
+}
+int64_t lp_split_rwkv_wkv7(const struct lp_node *n, int n_threads) {
+    return split_heads(n, 6, n_threads);
+}
+int64_t lp_scratch_rwkv_wkv7(const struct lp_node *n) {
+    return vector_bytes(n);
 }
