@@ -6,10 +6,11 @@ An architecture's own module refines the common reading with `dataclasses.replac
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llamapy.loader.bounded import (
+    MAX_COUNT,
     Keys,
     count,
     counts,
@@ -68,6 +69,7 @@ class HParams:
     residual_scale: float = 1.0
     logit_scale: float = 1.0
     n_rot_swa: int = 0  # of window layers, 0: as of others
+    parallel: bool = False  # attention and feed-forward side by side, where that is a key
     experts: Experts = Experts()
 
     def n_embd_k_gqa(self, il: int) -> int:
@@ -105,7 +107,17 @@ def read_rope(file: Keys, arch: str, n_ctx_train: int) -> Rope:
         attn_factor=positive_real(file, f"{pre}scaling.attn_factor", 1.0),
         beta_fast=positive_real(file, f"{pre}scaling.yarn_beta_fast", 32.0),
         beta_slow=positive_real(file, f"{pre}scaling.yarn_beta_slow", 1.0),
+        sections=_sections(file, f"{pre}dimension_sections"),
     )
+
+
+def _sections(file: Keys, key: str) -> tuple[int, int, int, int]:
+    """Pairs that turn by time, height, width and a fourth coordinate."""
+    values = file.get_array(key) if key in file.keys else ()
+    if len(values) > 4 or any(type(v) is not int or not 0 <= v <= MAX_COUNT for v in values):
+        raise wrong(file, key, "up to four whole numbers", list(values)[:5])
+    a, b, c, d = (*values, 0, 0, 0, 0)[:4]
+    return a, b, c, d
 
 
 def _vocab_size(file: Keys, arch: str) -> int:
@@ -192,3 +204,32 @@ def swa_pattern(
         full = 0 if dense_first else value - 1
         return tuple(not value or il % value != full for il in range(hp.n_layer))
     return tuple(bool(x) for x in file.per_layer(key, hp.n_layer))
+
+
+def read_window(
+    file: Keys, hp: HParams, period: int, *, dense_first: bool = False, default: int = 0
+) -> HParams:
+    """`hp` with its window layers: their size by key or `default` (0: there are none), which they
+    are as `swa_pattern` says, their rope with a base of its own where the file has one."""
+    pre = f"{hp.arch}."
+    n_swa = count(file, f"{pre}attention.sliding_window", default)
+    if not n_swa:
+        return hp
+    base = positive_real(file, f"{pre}rope.freq_base_swa", hp.rope.freq_base)
+    return replace(
+        hp,
+        n_swa=n_swa,
+        is_swa=swa_pattern(file, hp, period, dense_first=dense_first),
+        rope_swa=replace(hp.rope, freq_base=base),
+    )
+
+
+def read_scales(file: Keys, hp: HParams) -> HParams:
+    """`hp` with the factors of embeddings, residual branches and logits that the file names."""
+    pre = f"{hp.arch}."
+    return replace(
+        hp,
+        embedding_scale=file.get_float(f"{pre}embedding_scale", 0.0) or hp.embedding_scale,
+        residual_scale=file.get_float(f"{pre}residual_scale", 0.0) or hp.residual_scale,
+        logit_scale=file.get_float(f"{pre}logit_scale", 0.0) or hp.logit_scale,
+    )

@@ -41,7 +41,8 @@ class Decoder:
     ffn_mixer(hp, il): what takes the place of the feed-forward in layer il
     embd_norm: a norm of the embeddings; output_norm: of the end
     divide_logits: the logit scale divides instead of multiplying
-    rope_factors: whether the file may have `rope_freqs` for all layers
+    without: ends of names of optional tensors that the architecture does not have: in a file they
+        stand for nothing
     """
 
     norm: str = RMS
@@ -59,7 +60,7 @@ class Decoder:
     embd_norm: str = ""
     output_norm: str = "output_norm"
     divide_logits: bool = False
-    extra: tuple[TensorSpec, ...] = ()
+    without: tuple[str, ...] = ()
 
 
 def _mixer(d: Decoder, hp: HParams, il: int) -> Mixer | None:
@@ -84,7 +85,7 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
     for il in range(hp.n_layer):
         for name in (d.attn_norm, d.ffn_norm, d.post_attn_norm, d.post_ffn_norm):
             if name and d.weights:
-                specs += norm_tensors(hp, name, il)
+                specs += norm_tensors(hp, name, il, has=has)
         mixer, other = _mixer(d, hp, il), _ffn_mixer(d, hp, il)
         specs += mixer.tensors(hp, il, has) if mixer else attention_tensors(hp, il, d.attn, has)
         if other:
@@ -93,7 +94,7 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
             specs += moe_tensors(hp, il, d.moe.act, has)
         else:
             specs += ffn_tensors(hp, il, d.act, has)
-    return [*specs, *d.extra]
+    return [s for s in specs if not (d.without and s.name.endswith(d.without))]
 
 
 def _normed(g: Builder, d: Decoder, x: Tensor, weight: str, name: str, il: int) -> Tensor:

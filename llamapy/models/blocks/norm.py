@@ -5,7 +5,7 @@ from __future__ import annotations
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
-from llamapy.loader.spec import TensorSpec
+from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.builder import Builder
 
 RMS, LAYER = "rms", "layer"
@@ -41,11 +41,13 @@ def norm(g: Builder, kind: str, x: Tensor, weight: str, name: str, il: int = -1)
 
 def norm_tensors(
     hp: HParams, name: str, il: int | None, ne: tuple[int, ...] = (), role: str = "layer",
-    required: bool = True,
+    required: bool = True, has: Has | None = None,
 ) -> list[TensorSpec]:  # fmt: skip
     """Weight [n_embd, or `ne`] and optional bias of a norm."""
     full = name if il is None else f"blk.{il}.{name}"
     ne = ne or (hp.n_embd,)
+    if has is not None and has(full):  # some converters leave `.weight` out
+        return [TensorSpec(full, ne, il, role, op="mul")]
     return [
         TensorSpec(f"{full}.weight", ne, il, role, required, op="mul"),
         TensorSpec(f"{full}.bias", ne, il, role, required=False, op="add"),

@@ -1,0 +1,25 @@
+"""exaone4: norms after attention and feed-forward only; of the size with windows, every fourth
+layer sees all and has no rope."""
+
+from __future__ import annotations
+
+from llamapy.loader.bounded import Keys
+from llamapy.loader.hparams import HParams, read_window
+from llamapy.models.blocks import HEAD, Attn, Decoder, window_only
+
+HANDLES = frozenset({"attention.sliding_window", "nextn_predict_layers"})
+N_LAYER_32B = 64  # the one size with windows
+
+
+def hparams(file: Keys, hp: HParams) -> HParams:
+    return read_window(file, hp, 4, default=4096) if hp.n_layer == N_LAYER_32B else hp
+
+
+def decoder(hp: HParams) -> Decoder:
+    return Decoder(
+        attn_norm="",
+        ffn_norm="",
+        post_attn_norm="post_attention_norm",
+        post_ffn_norm="post_ffw_norm",
+        attn=Attn(qk_norm=HEAD, rope_at=window_only, rope_factors="rope_freqs.weight"),
+    )

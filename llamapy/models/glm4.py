@@ -1,0 +1,18 @@
+"""glm4: norms around both parts of a layer, rope on a part of each head, gate and up in one
+matrix."""
+
+from __future__ import annotations
+
+from llamapy.loader.hparams import HParams
+from llamapy.models.blocks import NEOX, NORMAL, Attn, Decoder
+
+HANDLES = frozenset({"rope.dimension_sections"})
+
+
+def decoder(hp: HParams) -> Decoder:
+    """Files of the vision models say sections; of text all positions of a token are equal."""
+    return Decoder(
+        post_attn_norm="post_attention_norm",
+        post_ffn_norm="post_ffw_norm",
+        attn=Attn(rope=NEOX if any(hp.rope.sections) else NORMAL),
+    )

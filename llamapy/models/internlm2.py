@@ -1,0 +1,10 @@
+"""internlm2: pre-norm decoder, rope on adjacent pairs, swiglu."""
+
+from __future__ import annotations
+
+from llamapy.loader.hparams import HParams
+from llamapy.models.blocks import NORMAL, Attn, Decoder
+
+
+def decoder(hp: HParams) -> Decoder:
+    return Decoder(attn=Attn(rope=NORMAL))

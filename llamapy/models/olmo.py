@@ -1,0 +1,10 @@
+"""olmo: layer norms without weights, q, k and v clamped."""
+
+from __future__ import annotations
+
+from llamapy.loader.hparams import HParams
+from llamapy.models.blocks import LAYER, NORMAL, Attn, Decoder
+
+
+def decoder(hp: HParams) -> Decoder:
+    return Decoder(norm=LAYER, weights=False, attn=Attn(rope=NORMAL))

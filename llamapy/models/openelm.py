@@ -1,0 +1,11 @@
+"""openelm: heads and width of the feed-forward by layer, q, k and v in one matrix, norms of q and
+k."""
+
+from __future__ import annotations
+
+from llamapy.loader.hparams import HParams
+from llamapy.models.blocks import HEAD, Attn, Decoder
+
+
+def decoder(hp: HParams) -> Decoder:
+    return Decoder(attn=Attn(qk_norm=HEAD))

@@ -1,0 +1,7 @@
+"""qwen3tts: the language part: qwen3."""
+
+from llamapy.models.qwen3 import decoder
+
+HANDLES = frozenset({"rope.dimension_sections"})
+
+__all__ = ["HANDLES", "decoder"]
