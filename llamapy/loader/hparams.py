@@ -19,7 +19,7 @@ from llamapy.loader.bounded import (
     positive_real,
     wrong,
 )
-from llamapy.loader.experts import Experts
+from llamapy.loader.experts import Experts, read_experts
 
 MAX_LAYERS = 512
 ROPE_SCALING = ("none", "linear", "yarn", "longrope")
@@ -65,6 +65,7 @@ class HParams:
     final_softcap: float = 0.0
     max_alibi_bias: float = 0.0
     clamp_kqv: float = 0.0
+    attn_value_scale: float = 1.0  # of what attention gives
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_scale: float = 1.0
@@ -233,3 +234,16 @@ def read_scales(file: Keys, hp: HParams) -> HParams:
         residual_scale=file.get_float(f"{pre}residual_scale", 0.0) or hp.residual_scale,
         logit_scale=file.get_float(f"{pre}logit_scale", 0.0) or hp.logit_scale,
     )
+
+
+def plain_window(file: Keys, hp: HParams, period: int, *, dense_first: bool = False) -> HParams:
+    """As `read_window`, of models whose window layers turn without scaling."""
+    hp = read_window(file, hp, period, dense_first=dense_first)
+    plain = replace(hp.rope_swa, freq_scale=1.0, scaling="none", ext_factor=0.0, attn_factor=1.0)
+    n_rot = count(file, f"{hp.arch}.rope.dimension_count_swa", 0)
+    return replace(hp, rope_swa=plain, n_rot_swa=n_rot) if hp.n_swa else hp
+
+
+def with_experts(file: Keys, hp: HParams, **known: Any) -> HParams:
+    """`hp` with what `read_experts` reads; `known` are its options."""
+    return replace(hp, experts=read_experts(file, hp.arch, max(hp.n_ff), **known))

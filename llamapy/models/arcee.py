@@ -7,4 +7,4 @@ from llamapy.models.blocks import NORMAL, Attn, Decoder
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=NORMAL, rope_factors="rope_freqs.weight"), act="relu_sqr")
+    return Decoder(attn=Attn(rope=NORMAL, rope_factors=True), act="relu_sqr")

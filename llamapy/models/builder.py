@@ -42,6 +42,7 @@ class Builder:
     weights: Mapping[str, Tensor]
     memory: Memory
     shape: GraphShape
+    n_ctx: int = 0  # of the context the graph is for
     inputs: list[Input] = field(default_factory=list)
     cgraph: CGraph = field(default_factory=CGraph)
     logits: Tensor | None = None

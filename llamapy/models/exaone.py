@@ -7,4 +7,4 @@ from llamapy.models.blocks import Attn, Decoder
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope_factors="rope_freqs.weight"))
+    return Decoder(attn=Attn(rope_factors=True))

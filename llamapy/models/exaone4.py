@@ -21,5 +21,5 @@ def decoder(hp: HParams) -> Decoder:
         ffn_norm="",
         post_attn_norm="post_attention_norm",
         post_ffn_norm="post_ffw_norm",
-        attn=Attn(qk_norm=HEAD, rope_at=window_only, rope_factors="rope_freqs.weight"),
+        attn=Attn(qk_norm=HEAD, rope_at=window_only, rope_factors=True),
     )

@@ -3,22 +3,18 @@ granitemoe."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from llamapy.loader.bounded import Keys
-from llamapy.loader.experts import read_experts
-from llamapy.loader.hparams import HParams, read_scales
+from llamapy.loader.hparams import HParams, read_scales, with_experts
 from llamapy.models.blocks import NORMAL, Attn, Decoder
 
 HANDLES = frozenset({"embedding_scale", "residual_scale", "logit_scale", "expert_count"})
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    shared = "granite.expert_shared_feed_forward_length".replace("granite", hp.arch) in file.keys
-    experts = read_experts(file, hp.arch, hp.n_ff[0], shared=shared)
-    return replace(read_scales(file, hp), experts=experts)
+    shared = f"{hp.arch}.expert_shared_feed_forward_length" in file.keys
+    return with_experts(file, read_scales(file, hp), shared=shared)
 
 
 def decoder(hp: HParams) -> Decoder:
-    attn = Attn(rope=NORMAL, rope_factors="rope_freqs.weight")
+    attn = Attn(rope=NORMAL, rope_factors=True)
     return Decoder(attn=attn, divide_logits=True)

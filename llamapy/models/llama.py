@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from llamapy.loader.bounded import Keys
-from llamapy.loader.experts import read_experts
-from llamapy.loader.hparams import HParams
+from llamapy.loader.hparams import HParams, with_experts
 from llamapy.models.blocks import NORMAL, Attn, Decoder
 
 HANDLES = frozenset({"expert_count"})
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    return replace(hp, experts=read_experts(file, hp.arch, hp.n_ff[0]))
+    return with_experts(file, hp)
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=NORMAL, rope_factors="rope_freqs.weight"))
+    return Decoder(attn=Attn(rope=NORMAL, rope_factors=True))

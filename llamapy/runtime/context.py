@@ -195,7 +195,7 @@ class Context(Closing):
         return self._built
 
     def _graph(self, key: GraphKey) -> Builder:
-        g = Builder(self.hp, self._weights, self.memory, key.shape())
+        g = Builder(self.hp, self._weights, self.memory, key.shape(), self.params.n_ctx)
         self.arch.build(g)
         return g
 

@@ -1,11 +1,12 @@
 """The parts architectures are made of. Shapes are ggml's: innermost axis first."""
 
-from llamapy.models.blocks.attn import FULL, HEAD, HEADS, NEOX, NORMAL, Attn, window_only
-from llamapy.models.blocks.decoder import Decoder, Mixer
+from llamapy.models.blocks.attn import BARE, FULL, HEAD, HEADS, NEOX, NORMAL, Attn, window_only
+from llamapy.models.blocks.decoder import Decoder, Part
 from llamapy.models.blocks.moe import Moe
 from llamapy.models.blocks.norm import LAYER, RMS
 
 __all__ = [
+    "BARE",
     "FULL",
     "HEAD",
     "HEADS",
@@ -15,7 +16,7 @@ __all__ = [
     "RMS",
     "Attn",
     "Decoder",
-    "Mixer",
     "Moe",
+    "Part",
     "window_only",
 ]

@@ -16,7 +16,8 @@ from llamapy.models.builder import Builder
 
 NORMAL, NEOX = 0, 2  # rope modes: adjacent pairs, halves
 # What a norm's weight covers: one head, each head with its own, all of a row.
-HEAD, HEADS, FULL = "head", "heads", "full"
+# BARE: nothing, or a number for each head of q.
+HEAD, HEADS, FULL, BARE = "head", "heads", "full", "bare"
 
 
 def always(hp: HParams, il: int) -> bool:
@@ -34,9 +35,10 @@ class Attn:
     or three) are what the file has.
 
     rope: mode, None for no rope anywhere; `rope_at(hp, il)`: whether layer il has it
-    rope_factors: a tensor of all layers that divides the frequencies, by name, '' for none
+    rope_factors: whether the file may have factors that divide the frequencies of all layers:
+        Llama 3's, or longrope's two sets, chosen by the length of the context
     qk_norm: the norm of q and k, '' for none, or what its weight covers; `qk_kind`: of which kind;
-        `norm_last`: after the rope instead of before it
+        `norm_last`: after the rope instead of before it; `norm_at(hp, il)`: whether layer il has it
     gate: what the result is multiplied by before the projection, made by `attn_gate` from what
         q is made from: '', 'sigmoid' or 'softplus', per element or per head as the matrix says
     q_scale: a tensor by which q is multiplied after the rope, e.g. by position
@@ -44,10 +46,11 @@ class Attn:
 
     rope: int | None = NEOX
     rope_at: Callable[[HParams, int], bool] = always
-    rope_factors: str = ""
+    rope_factors: bool = False
     qk_norm: str = ""
     qk_kind: str = RMS
     norm_last: bool = False
+    norm_at: Callable[[HParams, int], bool] = always
     gate: str = ""
     q_scale: Callable[[Builder, int], Tensor | None] | None = None
 
@@ -161,7 +164,7 @@ def _split_heads(x: Tensor, size: int, n_head: int) -> Tensor:
 
 
 def _norm_heads(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, Tensor]:
-    if a.qk_norm not in (HEAD, HEADS):
+    if a.qk_norm not in (HEAD, HEADS, BARE) or not a.norm_at(g.hp, il):
         return q, k
     q = _norm_head(g, il, q, a, "q")
     k = _norm_head(g, il, k, a, "k")
@@ -170,15 +173,30 @@ def _norm_heads(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Ten
 
 
 def _norm_head(g: Builder, il: int, x: Tensor, a: Attn, name: str) -> Tensor:
-    if g.maybe_layer(il, f"attn_{name}_norm.weight") is None:
+    if a.qk_norm != BARE and g.maybe_layer(il, f"attn_{name}_norm.weight") is None:
         return x
     return norm(g, a.qk_kind, x, f"attn_{name}_norm", f"{name}_norm", il)
+
+
+def _factors(g: Builder) -> Tensor | None:
+    """What divides the frequencies, f32 [n_rot / 2]."""
+    freqs = g.maybe("rope_freqs.weight")
+    if freqs is not None:
+        return freqs
+    longer = g.n_ctx > g.hp.rope.n_ctx_orig
+    return g.maybe("rope_factors_long.weight" if longer else "rope_factors_short.weight")
+
+
+def factor_tensors(hp: HParams) -> list[TensorSpec]:
+    names = ("rope_freqs", "rope_factors_long", "rope_factors_short")
+    ne = (hp.n_rot // 2,)
+    return [TensorSpec(f"{name}.weight", ne, 0, "layer", False, "rope") for name in names]
 
 
 def rotate(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, Tensor]:
     if a.rope is None or not a.rope_at(g.hp, il):
         return q, k
-    factors = g.maybe(a.rope_factors) if a.rope_factors else None
+    factors = _factors(g) if a.rope_factors else None
     q = g.name(rope(g, il, q, a.rope, factors), "q_rope", il)
     k = g.name(rope(g, il, k, a.rope, factors), "k_rope", il)
     g.expand(q, k)
@@ -213,7 +231,9 @@ def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
     sub = g.maybe_layer(il, "attn_sub_norm.weight")
     if sub is not None:
         out = norm(g, RMS, out, "attn_sub_norm", "attn_sub_norm", il)
-    return linear(g, il, "attn_output", out)
+    out = linear(g, il, "attn_output", out)
+    scale = g.hp.attn_value_scale
+    return out if scale == 1.0 else make("scale", out, scale=scale, bias=0.0)
 
 
 def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpec]:
@@ -232,8 +252,8 @@ def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpe
     if a.qk_norm:
         size = hp.n_embd_head_k
         for name, n in (("q", n_head), ("k", hp.n_head_kv[il])):
-            ne = {HEAD: (size,), HEADS: (size, n), FULL: (size * n,)}[a.qk_norm]
-            required = a.qk_kind == RMS
+            ne = {HEAD: (size,), HEADS: (size, n), FULL: (size * n,), BARE: (1, n)}[a.qk_norm]
+            required = a.qk_kind == RMS and a.qk_norm != BARE
             specs += norm_tensors(hp, f"attn_{name}_norm", il, ne, required=required)
     if a.gate:
         weight = (n_embd, n_out)

@@ -5,27 +5,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks.attn import Attn, attention, attention_tensors
+from llamapy.models.blocks.attn import Attn, attention, attention_tensors, factor_tensors
 from llamapy.models.blocks.ends import embed, end_tensors, head, only_outputs
 from llamapy.models.blocks.ffn import ffn, ffn_tensors
 from llamapy.models.blocks.moe import Moe, moe_ffn, moe_tensors
-from llamapy.models.blocks.norm import LAYER, RMS, norm, norm_tensors
+from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import Builder
 
 
-class Mixer(Protocol):
-    """What stands in the place of attention in some layers, or of feed-forward."""
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What stands in the place of attention or feed-forward in some layers: its tensors, and
+    `build(g, il, x, layer_input)` of x [n_embd, n_tokens], normed, that gives the same shape."""
 
-    def tensors(self, hp: HParams, il: int, has: Has) -> list[TensorSpec]: ...
+    tensors: Callable[[HParams, int, Has], list[TensorSpec]]
+    build: Callable[[Builder, int, Tensor, Tensor], Tensor]
 
-    def build(self, g: Builder, il: int, x: Tensor) -> Tensor:
-        """x [n_embd, n_tokens], normed -> the same"""
+
+PartAt = Callable[[HParams, int], Part | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Decoder:
     parallel: feed-forward reads the layer's input, not what attention made of it
     attn: attention; `mixer(hp, il)`: what takes its place in layer il, None for attention
     act: of the dense feed-forward; moe: what the layers with experts do
-    ffn_mixer(hp, il): what takes the place of the feed-forward in layer il
+    ffn(hp, il): what takes the place of either feed-forward in layer il
     embd_norm: a norm of the embeddings; output_norm: of the end
     divide_logits: the logit scale divides instead of multiplying
     without: ends of names of optional tensors that the architecture does not have: in a file they
@@ -53,22 +55,18 @@ class Decoder:
     weights: bool = True
     parallel: bool = False
     attn: Attn = field(default_factory=Attn)
-    mixer: Callable[[HParams, int], Mixer | None] | None = None
+    mixer: PartAt | None = None
     act: str = "swiglu"
     moe: Moe = field(default_factory=Moe)
-    ffn_mixer: Callable[[HParams, int], Mixer | None] | None = None
+    ffn: PartAt | None = None
     embd_norm: str = ""
     output_norm: str = "output_norm"
     divide_logits: bool = False
     without: tuple[str, ...] = ()
 
 
-def _mixer(d: Decoder, hp: HParams, il: int) -> Mixer | None:
-    return d.mixer(hp, il) if d.mixer else None
-
-
-def _ffn_mixer(d: Decoder, hp: HParams, il: int) -> Mixer | None:
-    return d.ffn_mixer(hp, il) if d.ffn_mixer else None
+def _part(at: PartAt | None, hp: HParams, il: int) -> Part | None:
+    return at(hp, il) if at else None
 
 
 def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
@@ -80,13 +78,12 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
         ne = (hp.n_embd, hp.n_ctx_train)
         specs.append(TensorSpec("position_embd.weight", ne, None, "input", op="get_rows"))
     if d.attn.rope_factors:
-        factors = (hp.n_rot // 2,)
-        specs.append(TensorSpec(d.attn.rope_factors, factors, 0, "layer", False, "rope"))
+        specs += factor_tensors(hp)
     for il in range(hp.n_layer):
         for name in (d.attn_norm, d.ffn_norm, d.post_attn_norm, d.post_ffn_norm):
             if name and d.weights:
                 specs += norm_tensors(hp, name, il, has=has)
-        mixer, other = _mixer(d, hp, il), _ffn_mixer(d, hp, il)
+        mixer, other = _part(d.mixer, hp, il), _part(d.ffn, hp, il)
         specs += mixer.tensors(hp, il, has) if mixer else attention_tensors(hp, il, d.attn, has)
         if other:
             specs += other.tensors(hp, il, has)
@@ -107,30 +104,32 @@ def _residual(g: Builder, h: Tensor, x: Tensor) -> Tensor:
     return make("add", h, x)
 
 
-def feed_forward(g: Builder, d: Decoder, il: int, x: Tensor) -> Tensor:
+def feed_forward(g: Builder, d: Decoder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
     """The layer's feed-forward, of whichever kind. x [n_embd, n_tokens] -> the same"""
-    other = _ffn_mixer(d, g.hp, il)
+    other = _part(d.ffn, g.hp, il)
     if other:
-        return other.build(g, il, x)
-    return moe_ffn(g, il, x, d.moe) if g.hp.experts.has(il) else ffn(g, il, x, d.act)
+        return other.build(g, il, x, layer_input)
+    if not g.hp.experts.has(il):
+        return ffn(g, il, x, d.act)
+    return moe_ffn(g, il, x, d.moe, layer_input if d.moe.raw_router else x)
 
 
 def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:
     """One layer. x [n_embd, n_tokens] -> the same, the wanted rows of it after the last one."""
-    h = normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
-    mixer = _mixer(d, g.hp, il)
-    h = mixer.build(g, il, h) if mixer else attention(g, il, h, d.attn)
+    normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
+    mixer = _part(d.mixer, g.hp, il)
+    h = mixer.build(g, il, normed, x) if mixer else attention(g, il, normed, d.attn)
     if last:
         x, h, normed = only_outputs(g, x, h, normed)  # [n_embd, n_outputs]
     h = _normed(g, d, h, d.post_attn_norm, "attn_post_norm", il)
     if d.parallel:
         into = _normed(g, d, x, d.ffn_norm, "ffn_norm", il) if d.ffn_norm else normed
-        h = make("add", feed_forward(g, d, il, into), h)
+        h = make("add", feed_forward(g, d, il, into, x), h)
         return g.name(_residual(g, h, x), "l_out", il)
-    x = g.name(_residual(g, h, x), "ffn_inp", il)
-    h = feed_forward(g, d, il, _normed(g, d, x, d.ffn_norm, "ffn_norm", il))
+    mid = g.name(_residual(g, h, x), "ffn_inp", il)
+    h = feed_forward(g, d, il, _normed(g, d, mid, d.ffn_norm, "ffn_norm", il), x)
     h = _normed(g, d, h, d.post_ffn_norm, "ffn_post_norm", il)
-    return g.name(_residual(g, h, x), "l_out", il)
+    return g.name(_residual(g, h, mid), "l_out", il)
 
 
 def build_decoder(g: Builder, d: Decoder) -> None:
@@ -143,6 +142,3 @@ def build_decoder(g: Builder, d: Decoder) -> None:
         x = layer(g, d, il, x, last=il == hp.n_layer - 1)
     scale = 1.0 / hp.logit_scale if d.divide_logits else hp.logit_scale
     head(g, x, d.norm, scale, d.output_norm if d.weights else "")
-
-
-__all__ = ["LAYER", "RMS", "Decoder", "Mixer", "build_decoder", "decoder_tensors"]

@@ -21,11 +21,15 @@ LEAST_SUM = 6.103515625e-5  # weights are normalised by no less: f16's smallest 
 class Moe:
     """`act` of the experts; what experts are chosen by: their `gating` from the file or `choose_by`
     ('logits', 'sigmoid'); `weight_first`: the weight goes onto what an expert reads, not onto what
-    it gives."""
+    it gives; `raw_router`: the router reads the layer's input; `clamp`: gate and up are limited by the
+    file's swiglu_clamp_exp; `sum_scale`: of routed plus shared experts."""
 
     act: str = "swiglu"
     choose_by: str = ""
     weight_first: bool = False
+    raw_router: bool = False
+    clamp: bool = False
+    sum_scale: float = 1.0
 
 
 def route(g: Builder, il: int, x: Tensor, moe: Moe) -> tuple[Tensor, Tensor]:
@@ -122,7 +126,12 @@ def moe_ffn(g: Builder, il: int, x: Tensor, moe: Moe, router_input: Tensor | Non
     ids, w = route(g, il, x if router_input is None else router_input, moe)
     out = experts(g, il, x, ids, w, moe)
     shared = shared_expert(g, il, x, moe.act)
-    return out if shared is None else g.name(make("add", out, shared), "ffn_out", il)
+    if shared is None:
+        return out
+    out = make("add", out, shared)
+    if moe.sum_scale != 1.0:
+        out = make("scale", out, scale=moe.sum_scale, bias=0.0)
+    return g.name(out, "ffn_out", il)
 
 
 def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
