@@ -71,6 +71,8 @@ class HParams:
     logit_scale: float = 1.0
     n_rot_swa: int = 0  # of window layers, 0: as of others
     parallel: bool = False  # attention and feed-forward side by side, where that is a key
+    layer_weights: tuple[int, ...] = ()  # the block of the file each layer has, (): its own
+    skip_loop_norm: bool = False
     experts: Experts = Experts()
 
     def n_embd_k_gqa(self, il: int) -> int:

@@ -61,10 +61,13 @@ class Builder:
 
     def layer(self, il: int, name: str) -> Tensor:
         """`blk.<il>.<name>`"""
-        return self.weights[f"blk.{il}.{name}"]
+        return self.weights[f"blk.{self._block(il)}.{name}"]
 
     def maybe_layer(self, il: int, name: str) -> Tensor | None:
-        return self.weights.get(f"blk.{il}.{name}")
+        return self.weights.get(f"blk.{self._block(il)}.{name}")
+
+    def _block(self, il: int) -> int:
+        return self.hp.layer_weights[il] if self.hp.layer_weights else il
 
     def name(self, x: Tensor, name: str, il: int = -1) -> Tensor:
         """Give an intermediate the name that dumps and placement show."""

@@ -1,10 +1,12 @@
-"""ernie4_5: llama with rope on adjacent pairs; sections of the vision models are equal for text."""
+"""ernie4_5: llama; sections of the rope, which vision models have, are equal for text."""
 
 from __future__ import annotations
 
 from llamapy.loader.hparams import HParams
 from llamapy.models.blocks import NORMAL, Attn, Decoder
 
+HANDLES = frozenset({"rope.dimension_sections"})
+
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=NORMAL))
+    return Decoder(attn=Attn(rope=NORMAL), without=("attn_output.bias",))

@@ -26,10 +26,9 @@ def hparams(file: Keys, hp: HParams) -> HParams:
         hp,
         embedding_scale=78.38367176906169,
         logit_scale=0.5773502691896257,
-        attention_scale=1.0,
+        attention_scale=scale,
         attn_softcap=hp.attn_softcap or 30.0,
     )
-    del scale
     return with_experts(file, read_scales(file, hp))
 
 

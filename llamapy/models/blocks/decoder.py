@@ -10,7 +10,7 @@ from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks.attn import Attn, attention, attention_tensors, factor_tensors
+from llamapy.models.blocks.attn import BARE, Attn, attention, attention_tensors, factor_tensors
 from llamapy.models.blocks.ends import embed, end_tensors, head, only_outputs
 from llamapy.models.blocks.ffn import ffn, ffn_tensors
 from llamapy.models.blocks.moe import Moe, moe_ffn, moe_tensors
@@ -21,10 +21,11 @@ from llamapy.models.builder import Builder
 @dataclass(frozen=True, slots=True)
 class Part:
     """What stands in the place of attention or feed-forward in some layers: its tensors, and
-    `build(g, il, x, layer_input)` of x [n_embd, n_tokens], normed, that gives the same shape."""
+    `build(g, il, x, layer_input)` of x [n_embd, n_tokens], normed, that gives the same shape. None:
+    the layer goes without, and without the norm before it."""
 
     tensors: Callable[[HParams, int, Has], list[TensorSpec]]
-    build: Callable[[Builder, int, Tensor, Tensor], Tensor]
+    build: Callable[[Builder, int, Tensor, Tensor], Tensor] | None
 
 
 PartAt = Callable[[HParams, int], Part | None]
@@ -41,7 +42,8 @@ class Decoder:
     attn: attention; `mixer(hp, il)`: what takes its place in layer il, None for attention
     act: of the dense feed-forward; moe: what the layers with experts do
     ffn(hp, il): what takes the place of either feed-forward in layer il
-    embd_norm: a norm of the embeddings; output_norm: of the end
+    embd_norm: a norm of the embeddings, BARE for one without weight; output_norm: of the end
+    post_eps: of the norms of what attention and feed-forward give, 0: as of the others
     divide_logits: the logit scale divides instead of multiplying
     without: ends of names of optional tensors that the architecture does not have: in a file they
         stand for nothing
@@ -60,6 +62,7 @@ class Decoder:
     moe: Moe = field(default_factory=Moe)
     ffn: PartAt | None = None
     embd_norm: str = ""
+    post_eps: float = 0.0
     output_norm: str = "output_norm"
     divide_logits: bool = False
     without: tuple[str, ...] = ()
@@ -72,7 +75,7 @@ def _part(at: PartAt | None, hp: HParams, il: int) -> Part | None:
 def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
     """What a file must and may hold."""
     specs = end_tensors(hp, norm_name=d.output_norm if d.weights else "")
-    if d.embd_norm and d.weights:
+    if d.embd_norm not in ("", BARE) and d.weights:
         specs += norm_tensors(hp, d.embd_norm, None, role="input")
     if has("position_embd.weight") and d.attn.rope is None:
         ne = (hp.n_embd, hp.n_ctx_train)
@@ -80,10 +83,12 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
     if d.attn.rope_factors:
         specs += factor_tensors(hp)
     for il in range(hp.n_layer):
-        for name in (d.attn_norm, d.ffn_norm, d.post_attn_norm, d.post_ffn_norm):
+        mixer, other = _part(d.mixer, hp, il), _part(d.ffn, hp, il)
+        before = d.attn_norm if not mixer or mixer.build else ""
+        between = d.ffn_norm if not other or other.build else ""
+        for name in (before, between, d.post_attn_norm, d.post_ffn_norm):
             if name and d.weights:
                 specs += norm_tensors(hp, name, il, has=has)
-        mixer, other = _part(d.mixer, hp, il), _part(d.ffn, hp, il)
         specs += mixer.tensors(hp, il, has) if mixer else attention_tensors(hp, il, d.attn, has)
         if other:
             specs += other.tensors(hp, il, has)
@@ -94,8 +99,10 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
     return [s for s in specs if not (d.without and s.name.endswith(d.without))]
 
 
-def _normed(g: Builder, d: Decoder, x: Tensor, weight: str, name: str, il: int) -> Tensor:
-    return norm(g, d.norm, x, weight if d.weights else "", name, il) if weight else x
+def _normed(
+    g: Builder, d: Decoder, x: Tensor, weight: str, name: str, il: int, eps: float = 0.0
+) -> Tensor:
+    return norm(g, d.norm, x, weight if d.weights else "", name, il, eps) if weight else x
 
 
 def _residual(g: Builder, h: Tensor, x: Tensor) -> Tensor:
@@ -108,27 +115,43 @@ def feed_forward(g: Builder, d: Decoder, il: int, x: Tensor, layer_input: Tensor
     """The layer's feed-forward, of whichever kind. x [n_embd, n_tokens] -> the same"""
     other = _part(d.ffn, g.hp, il)
     if other:
+        assert other.build
         return other.build(g, il, x, layer_input)
     if not g.hp.experts.has(il):
         return ffn(g, il, x, d.act)
     return moe_ffn(g, il, x, d.moe, layer_input if d.moe.raw_router else x)
 
 
+def _mix(g: Builder, d: Decoder, il: int, x: Tensor) -> tuple[Tensor | None, Tensor]:
+    """What attention, or what stands in its place, makes of the layer's input, and the latter's
+    norm."""
+    mixer = _part(d.mixer, g.hp, il)
+    if mixer and not mixer.build:
+        return None, x
+    normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
+    if mixer and mixer.build:
+        return mixer.build(g, il, normed, x), normed
+    return attention(g, il, normed, d.attn), normed
+
+
 def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:
     """One layer. x [n_embd, n_tokens] -> the same, the wanted rows of it after the last one."""
-    normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
-    mixer = _part(d.mixer, g.hp, il)
-    h = mixer.build(g, il, normed, x) if mixer else attention(g, il, normed, d.attn)
-    if last:
-        x, h, normed = only_outputs(g, x, h, normed)  # [n_embd, n_outputs]
-    h = _normed(g, d, h, d.post_attn_norm, "attn_post_norm", il)
-    if d.parallel:
+    h, normed = _mix(g, d, il, x)
+    if last:  # [n_embd, n_outputs]
+        x, normed = only_outputs(g, x, normed)
+        h = None if h is None else only_outputs(g, h)[0]
+    if h is not None:
+        h = _normed(g, d, h, d.post_attn_norm, "attn_post_norm", il, d.post_eps)
+    if d.parallel and h is not None:
         into = _normed(g, d, x, d.ffn_norm, "ffn_norm", il) if d.ffn_norm else normed
         h = make("add", feed_forward(g, d, il, into, x), h)
         return g.name(_residual(g, h, x), "l_out", il)
-    mid = g.name(_residual(g, h, x), "ffn_inp", il)
+    mid = x if h is None else g.name(_residual(g, h, x), "ffn_inp", il)
+    other = _part(d.ffn, g.hp, il)
+    if other and not other.build:
+        return mid
     h = feed_forward(g, d, il, _normed(g, d, mid, d.ffn_norm, "ffn_norm", il), x)
-    h = _normed(g, d, h, d.post_ffn_norm, "ffn_post_norm", il)
+    h = _normed(g, d, h, d.post_ffn_norm, "ffn_post_norm", il, d.post_eps)
     return g.name(_residual(g, h, mid), "l_out", il)
 
 
@@ -137,7 +160,8 @@ def build_decoder(g: Builder, d: Decoder) -> None:
     hp = g.hp
     x = embed(g, scale=hp.embedding_scale)  # [n_embd, n_tokens]
     if d.embd_norm:
-        x = norm(g, d.norm, x, d.embd_norm if d.weights else "", "inp_norm")
+        named = d.weights and d.embd_norm != BARE
+        x = norm(g, d.norm, x, d.embd_norm if named else "", "inp_norm")
     for il in range(hp.n_layer):
         x = layer(g, d, il, x, last=il == hp.n_layer - 1)
     scale = 1.0 / hp.logit_scale if d.divide_logits else hp.logit_scale

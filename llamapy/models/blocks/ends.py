@@ -39,7 +39,11 @@ def head(
     """Final norm and output matrix (the embedding where the file has none of its own), whose
     activation is kept precise: what is rounded here goes into the logits undiminished. Logits are
     multiplied by `scale`, then capped."""
-    x = norm(g, kind, x, name, "result_norm")
+    output(g, norm(g, kind, x, name, "result_norm"), scale)
+
+
+def output(g: Builder, x: Tensor, scale: float = 1.0) -> None:
+    """The output matrix and what follows it. x [n_embd, n_outputs], normed"""
     w = g.maybe("output.weight")
     w = w if w is not None else g.weight("token_embd.weight")
     logits = make("mul_mat", w, x, precise=True)

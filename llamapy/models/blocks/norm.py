@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
@@ -11,31 +13,22 @@ from llamapy.models.builder import Builder
 RMS, LAYER = "rms", "layer"
 
 
-def rms_norm(
-    g: Builder, x: Tensor, weight: Tensor | None, name: str, il: int = -1, eps: float = 0.0
+def norm(
+    g: Builder, kind: str, x: Tensor, weight: str, name: str, il: int = -1, eps: float = 0.0
 ) -> Tensor:
-    """x / sqrt(mean(x^2) + eps) along ne[0], times the weight [ne0]."""
-    out = make("rms_norm", x, eps=eps or g.hp.norm_rms_eps)
-    if weight is not None:
-        out = make("mul", out, weight)
-    return g.name(out, name, il)
-
-
-def norm(g: Builder, kind: str, x: Tensor, weight: str, name: str, il: int = -1) -> Tensor:
     """A norm of either kind along ne[0]. `weight` names its tensors without `.weight` and `.bias`,
-    which are applied where the file has them; '' for a norm without any."""
-    full = f"blk.{il}.{weight}" if il >= 0 else weight
+    which are applied where the file has them; '' for a norm without any. `eps` 0: the model's."""
     if kind == RMS:
-        out = make("rms_norm", x, eps=g.hp.norm_rms_eps)
+        out = make("rms_norm", x, eps=eps or g.hp.norm_rms_eps)
     else:
-        out = make("norm", x, eps=g.hp.norm_eps)
-    w = g.maybe(f"{full}.weight") if weight else None
-    w = w if w is not None or not weight else g.maybe(full)
-    if w is not None:
-        out = make("mul", out, w)
-    b = g.maybe(f"{full}.bias") if weight else None
-    if b is not None:
-        out = make("add", out, b)
+        out = make("norm", x, eps=eps or g.hp.norm_eps)
+    if weight:
+        find = g.maybe if il < 0 else partial(g.maybe_layer, il)
+        w = find(f"{weight}.weight")
+        w = w if w is not None else find(weight)
+        out = out if w is None else make("mul", out, w)
+        b = find(f"{weight}.bias")
+        out = out if b is None else make("add", out, b)
     return g.name(out, name, il)
 
 

@@ -1,0 +1,10 @@
+"""cogvlm: of text, llama with q, k and v in one matrix; the weights for images are not used."""
+
+from __future__ import annotations
+
+from llamapy.loader.hparams import HParams
+from llamapy.models.blocks import Attn, Decoder
+
+
+def decoder(hp: HParams) -> Decoder:
+    return Decoder(attn=Attn(rope_factors=False))

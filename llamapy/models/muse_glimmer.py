@@ -1,0 +1,24 @@
+"""muse-glimmer: embeddings normed, norms around both parts of a layer and of q and k, gated
+attention, rope in window layers alone, logits scaled and capped."""
+
+from __future__ import annotations
+
+from llamapy.loader.bounded import Keys
+from llamapy.loader.hparams import HParams, read_scales, read_window
+from llamapy.models.blocks import BARE, HEAD, NORMAL, Attn, Decoder
+
+HANDLES = frozenset({"attention.sliding_window", "logit_scale"})
+
+
+def hparams(file: Keys, hp: HParams) -> HParams:
+    return read_scales(file, read_window(file, hp, 4))
+
+
+def decoder(hp: HParams) -> Decoder:
+    return Decoder(
+        embd_norm=BARE,
+        post_attn_norm="post_attention_norm",
+        post_ffn_norm="post_ffw_norm",
+        post_eps=1e-8,
+        attn=Attn(rope=NORMAL, rope_at=lambda hp, il: hp.is_swa[il], qk_norm=HEAD, gate="sigmoid"),
+    )
