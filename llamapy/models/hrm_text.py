@@ -52,4 +52,4 @@ def build(g: Builder) -> None:
             x = layer(g, DECODER, i, x, last=False)
         x = norm(g, RMS, x, "", f"stack_norm-{il}")
         low, high = (low, x) if weights[il] else (x, high)
-    output(g, *only_outputs(g, high))
+    output(g, only_outputs(g, high)[0])

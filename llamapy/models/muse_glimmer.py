@@ -3,6 +3,8 @@ attention, rope in window layers alone, logits scaled and capped."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_scales, read_window
 from llamapy.models.blocks import BARE, HEAD, NORMAL, Attn, Decoder
@@ -11,6 +13,7 @@ HANDLES = frozenset({"attention.sliding_window", "logit_scale"})
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
+    hp = replace(hp, final_softcap=hp.final_softcap or 30.0)
     return read_scales(file, read_window(file, hp, 4))
 
 

@@ -9,4 +9,4 @@ HANDLES = frozenset({"rope.dimension_sections"})
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(without=("attn_output.bias",))
+    return Decoder()

@@ -21,8 +21,8 @@ LEAST_SUM = 6.103515625e-5  # weights are normalised by no less: f16's smallest 
 class Moe:
     """`act` of the experts; what experts are chosen by: their `gating` from the file or `choose_by`
     ('logits', 'sigmoid'); `weight_first`: the weight goes onto what an expert reads, not onto what
-    it gives; `raw_router`: the router reads the layer's input; `clamp`: gate and up are limited by the
-    file's swiglu_clamp_exp; `sum_scale`: of routed plus shared experts."""
+    it gives; `raw_router`: the router reads the layer's input; `clamp`: gate and up are limited by
+    the file's swiglu_clamp_exp; `sum_scale`: of routed plus shared experts."""
 
     act: str = "swiglu"
     choose_by: str = ""
