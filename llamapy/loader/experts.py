@@ -14,7 +14,8 @@ class Experts:
     """A mixture of experts. `n` experts, `n_used` of them per token, each `n_ff` wide;
     `n_ff_shared` is the width of what all tokens go through (0: nothing). Layers before `first`
     are dense, of the others every `step`-th has experts. `n_group` groups of which `n_group_used`
-    may be chosen from (1: no groups)."""
+    may be chosen from (1: no groups). `clamp` and `clamp_shared`: by layer, what bounds swiglu, 0:
+    nothing."""
 
     n: int = 0
     n_used: int = 0
@@ -27,6 +28,8 @@ class Experts:
     step: int = 1
     n_group: int = 1
     n_group_used: int = 1
+    clamp: tuple[float, ...] = ()
+    clamp_shared: tuple[float, ...] = ()
 
     def has(self, il: int) -> bool:
         """Whether layer `il` chooses among experts."""
@@ -72,7 +75,17 @@ def read_experts(
         step,
         n_group,
         n_group_used,
+        _limits(file, f"{pre}swiglu_clamp_exp"),
+        _limits(file, f"{pre}swiglu_clamp_shexp"),
     )
+
+
+def _limits(file: Keys, key: str) -> tuple[float, ...]:
+    """One per layer, or nothing."""
+    if key not in file.keys:
+        return ()
+    n_layer = file.get_int(f"{key.split('.')[0]}.block_count")
+    return tuple(float(x) for x in file.per_layer(key, n_layer))
 
 
 def _gating(file: Keys, key: str, default: str) -> str:

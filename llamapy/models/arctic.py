@@ -24,7 +24,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 def _tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
     return [
         *norm_tensors(hp, "ffn_norm_exps", il),
-        *ffn_tensors(hp, il, "swiglu", has),
+        *ffn_tensors(hp, il, "swiglu", has, hp.n_embd),
         *moe_tensors(hp, il, "swiglu", has),
     ]
 

@@ -51,6 +51,7 @@ class Builder:
     _pos: Tensor | None = None
     _outputs: Tensor | None = None
     _runs: Tensor | None = None
+    _temperature: Tensor | None = None
 
     def weight(self, name: str) -> Tensor:
         return self.weights[name]
@@ -102,6 +103,13 @@ class Builder:
     def state(self, il: int, name: str) -> Tensor:
         """A state of layer `il`, f32 [shape.., n_cells]."""
         return self.memory.state(il)[name]
+
+    def temperature(self, scale: float, floor: int, offset: float) -> Tensor:
+        """What q is multiplied by at each position, f32 [1, 1, n_tokens]; one per model."""
+        if self._temperature is None:
+            made = inputs.temperatures(self.shape.n_tokens, scale, floor, offset)
+            self._temperature = self.add_input(made)
+        return self._temperature
 
     def group(self, group: int) -> GroupInputs:
         """The inputs of a cell group, made once."""

@@ -6,16 +6,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from llamapy.base.types import I32
+import numpy as np
+import numpy.typing as npt
+
+from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
 from llamapy.kv.api import Ints, Step, Ubatch
 
-Values = Callable[[Ubatch, Step], Ints]
+Values = Callable[[Ubatch, Step], Ints | npt.NDArray[np.float32]]
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`values` gives an i32 array whose C order is the tensor's order (last axis = ne[0])."""
+    """`values` gives an array whose C order is the tensor's order (last axis = ne[0])."""
 
     tensor: Tensor
     values: Values
@@ -26,9 +29,9 @@ class Input:
             buffer.write(offset, self.values(ubatch, step))
 
 
-def _input(name: str, ne: tuple[int, ...], values: Values) -> Input:
+def _input(name: str, ne: tuple[int, ...], values: Values, type_: Type = I32) -> Input:
     shape = (*ne, 1, 1, 1, 1)
-    tensor = Tensor(I32, (shape[0], shape[1], shape[2], shape[3]), name=name, flags=INPUT)
+    tensor = Tensor(type_, (shape[0], shape[1], shape[2], shape[3]), name=name, flags=INPUT)
     return Input(tensor, values)
 
 
@@ -63,3 +66,12 @@ def runs(n_runs: int) -> Input:
     """Per run of one sequence's tokens: first row, how many, the cell that holds the state before
     them (-1: all zero), the cell that takes the state after them."""
     return _input("inp_runs", (4, n_runs), lambda u, s: s.runs)
+
+def temperatures(n_tokens: int, scale: float, floor: int, offset: float) -> Input:
+    """By position, f32 [1, 1, n_tokens]: 1 + scale * log(1 + floor((pos + offset) / floor))."""
+
+    def values(u: Ubatch, s: Step) -> npt.NDArray[np.float32]:
+        steps = np.floor((u.pos + offset) / floor)
+        return (np.log(steps + 1.0) * scale + 1.0).astype(np.float32)
+
+    return _input("inp_attn_scale", (1, 1, n_tokens), values, F32)

@@ -16,5 +16,5 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 def decoder(hp: HParams) -> Decoder:
     return Decoder(
-        attn=Attn(qk_norm=HEAD, rope_at=lambda hp, il: hp.is_swa[il]), moe=Moe(clamp=True)
+        attn=Attn(qk_norm=HEAD, rope_at=lambda hp, il: hp.is_swa[il]), moe=Moe(clamp_first=True)
     )

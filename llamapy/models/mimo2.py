@@ -3,17 +3,28 @@ attention gives scaled."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_window, with_experts
 from llamapy.models.blocks import Decoder
 
-HANDLES = frozenset({"expert_count", "attention.sliding_window", "nextn_predict_layers"})
+HANDLES = frozenset(
+    {
+        "expert_count",
+        "attention.sliding_window",
+        "attention.value_scale",
+        "nextn_predict_layers",
+    }
+)
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
+    scale = file.get_float("mimo2.attention.value_scale", 0.0) or 1.0
+    hp = replace(hp, attn_value_scale=scale)
     hp = read_window(file, hp, 0)
     return with_experts(file, hp, gating="sigmoid")
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder()
+    return Decoder(without=("attn_q.bias", "attn_k.bias", "attn_v.bias"))

@@ -1,11 +1,11 @@
-"""phimoe: layer norms, biases, experts, a choice of frequency factors by the length of the
+"""phimoe: phi3 with biases, experts, a choice of frequency factors by the length of the
 context."""
 
 from __future__ import annotations
 
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, with_experts
-from llamapy.models.blocks import LAYER, Attn, Decoder
+from llamapy.models.blocks import Attn, Decoder
 
 HANDLES = frozenset({"expert_count"})
 
@@ -15,4 +15,4 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(norm=LAYER, attn=Attn(rope_factors=True))
+    return Decoder(attn=Attn(rope_factors=True))

@@ -1,21 +1,38 @@
-"""refact: llama with ALiBi instead of the rope."""
+"""refact: llama with ALiBi instead of the rope. Its graph has neither the biases nor the experts
+that llama's files may have: in the place of a feed-forward of experts it applies silu alone, as the
+reference does."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from llamapy.graph.ops import make
+from llamapy.graph.tensor import Tensor
 from llamapy.loader.bounded import Keys
-from llamapy.loader.hparams import HParams
-from llamapy.models import llama
-from llamapy.models.blocks import Attn, Decoder
+from llamapy.loader.hparams import HParams, with_experts
+from llamapy.loader.spec import Has, TensorSpec
+from llamapy.models.blocks import Attn, Decoder, Part
+from llamapy.models.builder import Builder
 
-FFN_BIASES = ("ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
 HANDLES = frozenset({"expert_count"})
+NOT_USED = ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    return replace(llama.hparams(file, hp), max_alibi_bias=8.0)
+    return replace(with_experts(file, hp), max_alibi_bias=8.0)
+
+
+def _tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
+    return []
+
+
+def _silu(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
+    return make("silu", x)
+
+
+def _ffn(hp: HParams, il: int) -> Part | None:
+    return Part(_tensors, _silu) if hp.experts.has(il) else None
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=None), without=("attn_output.bias", *FFN_BIASES))
+    return Decoder(attn=Attn(rope=None), ffn=_ffn, without=NOT_USED)

@@ -148,7 +148,7 @@ def qkv(g: Builder, il: int, x: Tensor, a: Attn) -> tuple[Tensor, Tensor, Tensor
     g.expand(*rows)  # side by side, so that they can be computed side by side
     if a.qk_norm == FULL:
         for i, name in enumerate(("q", "k")):
-            if g.maybe_layer(il, f"attn_{name}_norm.weight") is not None:
+            if g.maybe_layer(il, "attn_q_norm.weight") is not None:
                 rows[i] = norm(g, a.qk_kind, rows[i], f"attn_{name}_norm", f"{name}_norm", il)
     q, k, v = (
         _split_heads(r, size, n_head) for r, size, n_head in zip(rows, sizes, heads, strict=True)

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
+import math
+
 from llamapy.graph.ops import GLU, make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks.linear import linear, linear_tensors
+from llamapy.models.blocks.linear import linear, linear_tensors, vector
 from llamapy.models.builder import Builder
 
+GATED = (*GLU, "swiglu_oai")
 
-def ffn(g: Builder, il: int, x: Tensor, act: str, suffix: str = "") -> Tensor:
+
+def glu(act: str, *xs: Tensor, limit: float = 0.0) -> Tensor:
+    """`act` of gate and up, of both in one, or of up alone. A `limit` above 0 bounds up on both
+    sides and silu(gate) from above."""
+    if act == "swiglu_oai":
+        return make(act, *xs, alpha=1.702, limit=7.0)
+    if limit and act == "swiglu" and len(xs) == 2:
+        gate = make("clamp", make("silu", xs[0]), min=-math.inf, max=limit)
+        return make("mul", gate, make("clamp", xs[1], min=-limit, max=limit))
+    return make(act, *xs)
+
+
+def ffn(g: Builder, il: int, x: Tensor, act: str, suffix: str = "", limit: float = 0.0) -> Tensor:
     """down(act(gate(x)) * up(x)) where `act` is a gated op (swiglu, geglu, ...), else
     down(act(up(x))). Without a matrix of its own the gate is the first half of up's rows.
-    `suffix` tells the shared experts' matrices apart."""
+    `suffix` tells the shared experts' matrices apart; `limit`: see `glu`."""
     up = linear(g, il, f"ffn_up{suffix}", x)
     if g.maybe_layer(il, f"ffn_gate{suffix}.weight") is None:
-        h = make(act, up)
+        h = glu(act, up)
     else:
         gate = linear(g, il, f"ffn_gate{suffix}", x)
         g.expand(gate, up)
-        h = make(act, gate, up)
+        h = glu(act, gate, up, limit=limit)
     scales = g.maybe_layer(il, "ffn.act.scales")
     if scales is not None:
         h = make("div", h, scales)
@@ -31,10 +46,13 @@ def ffn_tensors(
     hp: HParams, il: int, act: str, has: Has, n_ff: int = 0, suffix: str = ""
 ) -> list[TensorSpec]:
     n_embd, n_ff = hp.n_embd, n_ff or hp.n_ff[il]
-    fused = act in GLU and not has(f"blk.{il}.ffn_gate{suffix}.weight")
-    gate = linear_tensors(il, f"ffn_gate{suffix}", n_embd, n_ff) if act in GLU else []
-    return [
+    fused = act in GATED and not has(f"blk.{il}.ffn_gate{suffix}.weight")
+    gate = linear_tensors(il, f"ffn_gate{suffix}", n_embd, n_ff) if act in GATED else []
+    specs = [
         *([] if fused else gate),
         *linear_tensors(il, f"ffn_up{suffix}", n_embd, 2 * n_ff if fused else n_ff),
         *linear_tensors(il, f"ffn_down{suffix}", n_ff, n_embd),
     ]
+    if not suffix:
+        specs.append(vector(il, "ffn.act.scales", n_ff, required=False, op="div"))
+    return specs

@@ -6,11 +6,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llamapy.graph.ops import GLU, make, reshape, view
+from llamapy.graph.ops import make, reshape, view
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks.ffn import ffn, ffn_tensors
+from llamapy.models.blocks.ffn import GATED, ffn, ffn_tensors, glu
 from llamapy.models.blocks.linear import vector
 from llamapy.models.builder import Builder
 
@@ -21,14 +21,14 @@ LEAST_SUM = 6.103515625e-5  # weights are normalised by no less: f16's smallest 
 class Moe:
     """`act` of the experts; what experts are chosen by: their `gating` from the file or `choose_by`
     ('logits', 'sigmoid'); `weight_first`: the weight goes onto what an expert reads, not onto what
-    it gives; `raw_router`: the router reads the layer's input; `clamp`: gate and up are limited by
-    the file's swiglu_clamp_exp; `sum_scale`: of routed plus shared experts."""
+    it gives; `raw_router`: the router reads the layer's input; `clamp_first`: what bounds swiglu
+    bounds the gate before its silu, not after; `sum_scale`: of routed plus shared experts."""
 
     act: str = "swiglu"
     choose_by: str = ""
     weight_first: bool = False
     raw_router: bool = False
-    clamp: bool = False
+    clamp_first: bool = False
     sum_scale: float = 1.0
 
 
@@ -67,7 +67,7 @@ def experts(
     """The weighted sum of the chosen experts. x [n_embd, n_tokens] -> the same"""
     n_used, n = ids.ne[0], x.ne[1]
     first = reshape(w, 1, n_used, n) if moe.weight_first else None
-    h = _experts_up(g, il, reshape(x, x.ne[0], 1, n), ids, moe.act, suffix, first)
+    h = _experts_up(g, il, reshape(x, x.ne[0], 1, n), ids, moe, suffix, first)
     down = _by_id(g, il, f"ffn_down{suffix}", g.name(h, f"ffn_moe_act{suffix}", il), ids)
     out = _sum_used(down) if moe.weight_first else make("weighted_sum", down, w)
     return g.name(out, f"ffn_moe_out{suffix}", il)
@@ -82,7 +82,7 @@ def _by_id(g: Builder, il: int, name: str, x: Tensor, ids: Tensor) -> Tensor:
 
 
 def _experts_up(
-    g: Builder, il: int, x: Tensor, ids: Tensor, act: str, suffix: str, first: Tensor | None
+    g: Builder, il: int, x: Tensor, ids: Tensor, moe: Moe, suffix: str, first: Tensor | None
 ) -> Tensor:
     """What goes into `down`. A weight that x is to have been multiplied by, `first` [1, n_used,
     n_tokens], is put on the products instead, which are linear in x."""
@@ -92,12 +92,15 @@ def _experts_up(
         return out if first is None else make("mul", out, first)
 
     if g.maybe_layer(il, f"ffn_gate_up{suffix}.weight") is not None:
-        return make(act, product("ffn_gate_up"))
-    if act not in GLU:
-        return make(act, product("ffn_up"))
+        return glu(moe.act, product("ffn_gate_up"))
+    if moe.act not in GATED:
+        return make(moe.act, product("ffn_up"))
     gate, up = product("ffn_gate"), product("ffn_up")
     g.expand(gate, up)
-    return make(act, gate, up)
+    limit = g.hp.experts.clamp[il] if g.hp.experts.clamp else 0.0
+    if limit and moe.clamp_first:
+        gate = make("clamp", gate, min=-math.inf, max=limit)
+    return glu(moe.act, gate, up, limit=limit)
 
 
 def _sum_used(x: Tensor) -> Tensor:
@@ -113,7 +116,8 @@ def shared_expert(g: Builder, il: int, x: Tensor, act: str) -> Tensor | None:
     """What all tokens go through, times a gate of its own where the file has one."""
     if g.maybe_layer(il, "ffn_up_shexp.weight") is None:
         return None
-    out = ffn(g, il, x, act, "_shexp")
+    clamp = g.hp.experts.clamp_shared
+    out = ffn(g, il, x, act, "_shexp", limit=clamp[il] if clamp else 0.0)
     gate = g.maybe_layer(il, "ffn_gate_inp_shexp.weight")
     if gate is not None:
         w = make("sigmoid", make("mul_mat", reshape(gate, gate.ne[0], 1), x))  # [1, n_tokens]
@@ -144,11 +148,15 @@ def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
         vector(il, "exp_probs_b", e.n, required=False, op="add"),
         *expert_tensors(il, "ffn_down_exps", e.n_ff, n_embd, e.n),
     ]
-    if act in GLU and has(f"{pre}ffn_gate_up_exps.weight") and not has(f"{pre}ffn_up_exps.weight"):
+    if (
+        act in GATED
+        and has(f"{pre}ffn_gate_up_exps.weight")
+        and not has(f"{pre}ffn_up_exps.weight")
+    ):
         specs += expert_tensors(il, "ffn_gate_up_exps", n_embd, 2 * e.n_ff, e.n)
     else:
         specs += expert_tensors(il, "ffn_up_exps", n_embd, e.n_ff, e.n)
-        if act in GLU:
+        if act in GATED:
             specs += expert_tensors(il, "ffn_gate_exps", n_embd, e.n_ff, e.n)
     if e.n_ff_shared:
         specs += ffn_tensors(hp, il, act, has, e.n_ff_shared, "_shexp")
