@@ -16,6 +16,7 @@ import numpy.typing as npt
 from llamapy.graph.tensor import Tensor
 
 Ints = npt.NDArray[np.int32]
+Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,6 +39,11 @@ class Ubatch:
     @property
     def n_outputs(self) -> int:
         return len(self.outputs)
+
+    def temperatures(self, scale: float, floor: int, offset: float) -> Floats:
+        """By position: 1 + scale * log(1 + floor((pos + offset) / floor)). [n_tokens]"""
+        steps = np.floor((self.pos + offset) / floor)
+        return (np.log(steps + 1.0) * scale + 1.0).astype(np.float32)
 
 
 WINDOWS = ("sliding", "chunked", "symmetric")

@@ -20,7 +20,8 @@ Has = Callable[[str], bool]
 
 def apart(name: str) -> bool:
     """The `Has` of a model without a file: q, k, v and gate, up in matrices of their own."""
-    return not name.endswith(("attn_qkv.weight", "ffn_gate_up_exps.weight", "position_embd.weight"))
+    fused = ("attn_qkv.weight", "ffn_gate_up_exps.weight", "position_embd.weight")
+    return name.endswith(".weight") and not name.endswith(fused)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,14 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
-from llamapy.kv.api import Ints, Step, Ubatch
+from llamapy.kv.api import Floats, Ints, Step, Ubatch
 
-Values = Callable[[Ubatch, Step], Ints | npt.NDArray[np.float32]]
+Values = Callable[[Ubatch, Step], Ints | Floats]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,8 +67,7 @@ def runs(n_runs: int) -> Input:
 def temperatures(n_tokens: int, scale: float, floor: int, offset: float) -> Input:
     """By position, f32 [1, 1, n_tokens]: 1 + scale * log(1 + floor((pos + offset) / floor))."""
 
-    def values(u: Ubatch, s: Step) -> npt.NDArray[np.float32]:
-        steps = np.floor((u.pos + offset) / floor)
-        return (np.log(steps + 1.0) * scale + 1.0).astype(np.float32)
+    def values(u: Ubatch, s: Step) -> Floats:
+        return u.temperatures(scale, floor, offset)
 
     return _input("inp_attn_scale", (1, 1, n_tokens), values, F32)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import NAMES, logits, nmse, unpack
+from reference import CORE, logits, nmse, unpack
 from test_odd_shapes import write
 
 from llamapy import Model
@@ -26,14 +26,14 @@ def context(model, types, **more):
     return model.context(**{"n_ctx": 256, "type_k": types[0], "type_v": types[1], **more})
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 @pytest.mark.parametrize("type_", CACHE_TYPES)
 def test_a_cache_stays_as_close_as_its_bits_allow(open_model, name, type_):
     with context(open_model(name), (type_, type_)) as ctx:
         assert nmse(ctx.decode(TOKENS, logits="all"), logits()[name]) <= LOSS[type_]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 @pytest.mark.parametrize("types", PAIRS, ids="-".join)
 def test_one_batch_halves_steps_and_threads(open_model, name, types):
     with context(open_model(name), types) as ctx:
@@ -49,7 +49,7 @@ def test_one_batch_halves_steps_and_threads(open_model, name, types):
         assert np.array_equal(other, whole)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 @pytest.mark.parametrize("types", PAIRS, ids="-".join)
 def test_batch_mates_and_scattered_cells_do_not_change_a_bit(open_model, name, types):
     prompts = [TOKENS[:40], TOKENS[5:30], TOKENS[20:64]]

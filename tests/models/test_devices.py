@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import GELU, NAMES, logits, nmse, unpack
+from reference import CORE, GELU, logits, nmse, unpack
 
 from llamapy import Model
 from llamapy.devices.ref.device import RefDevice
@@ -13,7 +13,7 @@ from llamapy.devices.ref.device import RefDevice
 TOKENS = logits()["tokens"].tolist()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 @pytest.mark.parametrize("n_gpu_layers", [1, 2, 3])
 def test_layers_on_the_numpy_device(name, n_gpu_layers, tmp_path):
     devices = [RefDevice(np.float32)]
@@ -29,7 +29,7 @@ def test_layers_on_the_numpy_device(name, n_gpu_layers, tmp_path):
     assert nmse(steps, logits()[name]) <= limit
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 def test_one_tensor_on_another_device(name, tmp_path):
     devices = [RefDevice(np.float32)]
     override = [(r"blk\.1\.ffn_down", "ref")]
@@ -44,7 +44,7 @@ def test_one_tensor_on_another_device(name, tmp_path):
     assert "ref" in text
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 def test_what_is_reserved_is_all_that_is_ever_opened(name, open_model, monkeypatch):
     monkeypatch.setenv("LLAMAPY_STRICT_REUSE", "1")
     monkeypatch.setenv("LLAMAPY_VERIFY", "1")
@@ -68,7 +68,7 @@ def test_no_ubatch_over_a_long_context_takes_more_than_is_reserved(
         assert ctx._sched.n_reallocs == 0
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 def test_fused_equals_unfused(name, open_model):
     model = open_model(name)
     with model.context(n_ctx=256) as on, model.context(n_ctx=256, fusion=False) as off:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import GELU, NAMES, logits, nmse
+from reference import NAMES, logits, nmse, tolerance
 
 from llamapy.runtime.batch import join, single
 
 TOKENS = logits()["tokens"].tolist()
-
-
-def tolerance(name: str) -> float:
-    return 1e-6 if name in GELU else 1e-8
+LEARNED = {"gpt2-dense", "mpt-dense", "starcoder-dense"}  # positions by table, of 256 rows
 
 
 def context(model, **more):
@@ -75,7 +72,7 @@ def test_batch_mates_do_not_change_a_bit(open_model, name):
     prompts = [TOKENS[:40], TOKENS[5:30], TOKENS[20:64], TOKENS[3:4]]
     alone = []
     for p in prompts:
-        with context(open_model(name)) as ctx:
+        with context(open_model(name), n_ctx=1024) as ctx:
             first = ctx.decode(p)
             alone.append([first, ctx.decode([7]), ctx.decode([9])])
     with context(open_model(name), n_ctx=1024, n_seq_max=4, n_ubatch=32) as ctx:
@@ -93,10 +90,12 @@ def test_batch_mates_do_not_change_a_bit(open_model, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_300_steps_build_twice(open_model, name):
+    """Once more when the lists of cells grow past 256, where the model has positions for that."""
+    n, built = (250, 1) if name in LEARNED else (300, 2)
     with context(open_model(name), n_ctx=512) as ctx:
-        for i in range(300):
+        for i in range(n):
             ctx.decode([TOKENS[i % 64]])
-        assert (ctx.counters.built, ctx.counters.reused) == (2, 298)
+        assert (ctx.counters.built, ctx.counters.reused) == (built, n - built)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -114,6 +113,6 @@ def test_a_shared_prefix_is_the_prefix(open_model, name):
         ctx.decode(TOKENS[:32], seq_id=0, logits="none")
         ctx.seq_cp(0, 1)
         a = ctx.decode(TOKENS[32:], seq_id=1, logits="all")
-    with context(open_model(name)) as ctx:
+    with context(open_model(name), n_ctx=512) as ctx:
         b = ctx.decode(TOKENS, logits="all")[32:]
     assert np.array_equal(a, b)

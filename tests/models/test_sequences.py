@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from reference import NAMES
+from reference import CORE
 
 from llamapy.base.errors import UsageError
 from llamapy.graph.compiled import Compiled
@@ -108,7 +108,7 @@ def rows(draw, mirror: Mirror) -> list[tuple[tuple[int, ...], int, bool]]:
     return [((s,), (i * step + s) % 128, i % some == 0) for i, s in enumerate(order)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 def test_any_operations_leave_each_sequence_its_own(open_model, alone, name):
     with open_model(name).context(**PARAMS, n_seq_max=N_SEQ, n_ubatch=16) as ctx:
 
@@ -143,7 +143,7 @@ def test_any_operations_leave_each_sequence_its_own(open_model, alone, name):
         run()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 def test_a_token_of_several_sequences_is_each_ones_own(open_model, alone, name):
     with open_model(name).context(**PARAMS, n_seq_max=N_SEQ, n_ubatch=8) as ctx:
         mirror = Mirror(ctx, name, alone)
@@ -192,7 +192,7 @@ def test_sequences_and_positions_that_are_none_are_refused(open_model):
         assert ctx.n_past() == 3
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", CORE)
 def test_a_run_that_broke_off_leaves_no_trace(open_model, alone, name, monkeypatch):
     tokens = [i * 7 % 128 for i in range(300)]
     with open_model(name).context(**PARAMS, n_ubatch=16) as ctx:
@@ -226,8 +226,8 @@ def test_two_threads_with_a_context_each(open_model, alone):
         with open_model(name).context(**{**PARAMS, "n_threads": 2}) as ctx:
             found += [ctx.decode(tokens[i : i + 3], logits="all") for i in range(0, 60, 3)]
 
-    jobs = [(name, [(i * k) % 128 for i in range(60)], []) for k in (3, 5) for name in NAMES]
-    for name in NAMES:
+    jobs = [(name, [(i * k) % 128 for i in range(60)], []) for k in (3, 5) for name in CORE]
+    for name in CORE:
         open_model(name)
     threads = [threading.Thread(target=work, args=job) for job in jobs]
     for t in threads:
