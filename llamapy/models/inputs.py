@@ -64,6 +64,7 @@ def runs(n_runs: int) -> Input:
     them (-1: all zero), the cell that takes the state after them."""
     return _input("inp_runs", (4, n_runs), lambda u, s: s.runs)
 
+
 def temperatures(n_tokens: int, scale: float, floor: int, offset: float) -> Input:
     """By position, f32 [1, 1, n_tokens]: 1 + scale * log(1 + floor((pos + offset) / floor))."""
 
