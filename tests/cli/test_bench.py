@@ -69,7 +69,7 @@ def test_everything_in_a_table(
 def test_json(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     for flag in (["--json"], ["-o", "json"]):
         report = json.loads(out_of(["-m", model, *SMALL, *flag], capfd))
-        assert report["schema_version"] == 1
+        assert report["schema_version"] == 2
         assert report["conditions"]["load_average"] and "cpu" in report["conditions"]
         assert [t["test"] for t in report["tests"]] == ["pp4", "tg2"]
         test = report["tests"][0]
@@ -82,7 +82,7 @@ def test_json_lines(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     out = out_of(["-m", model, *SMALL, "-o", "jsonl", "--ops"], capfd)
     lines = [json.loads(line) for line in out.splitlines()]
     assert [line["kind"] for line in lines] == ["test", "test", "ops", "ops"]
-    assert all(line["schema_version"] == 1 and line["conditions"] for line in lines)
+    assert all(line["schema_version"] == 2 and line["conditions"] for line in lines)
 
 
 def test_csv(model: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from reference import unpack
 
 from llamapy import Model
+from llamapy.app.bench import roofline
 from llamapy.app.bench.measure import Runner, measure
 from llamapy.app.bench.ops import op_times
 from llamapy.app.bench.params import Case
@@ -118,12 +119,22 @@ def test_records_alone_give_the_same_logits(open_model: Open) -> None:
 
 def test_a_whole_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("llamapy.app.bench.roofline.LOOK_S", 0.05)
+    looks: list[int] = []
+    before = roofline.read_rate
+
+    def look(n_threads: int) -> float:
+        assert before(n_threads) > 0
+        looks.append(n_threads)
+        return len(looks) * 1e9
+
+    monkeypatch.setattr(roofline, "ceilings", lambda n: roofline.Ceilings(n, 7e9, 1e12, 1e11))
+    monkeypatch.setattr(roofline, "read_rate", look)
     path = unpack("llama-dense", tmp_path)
     cases = [Case(n_prompt=6, n_gen=0, n_threads=2), Case(n_prompt=0, n_gen=3, n_threads=2)]
     job = Job(models=[path], cases=cases, repetitions=2, roofline=True, phases=True, ops=True)
     report = bench(job)
     json.dumps(report, allow_nan=False)
-    assert report["schema_version"] == 1 and report["conditions"]["isa"]
+    assert report["schema_version"] == 2 and report["conditions"]["isa"]
     pp, tg = report["tests"]
     assert (pp["test"], tg["test"]) == ("pp6", "tg3")
     assert pp["model_filename"] == str(path) and pp["model_type"].startswith("llama")
@@ -133,7 +144,10 @@ def test_a_whole_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert pp["prompt_float_ops"] > 0 and tg["gen_bytes"] > 0
     (top,) = report["roofline"]
     assert top["n_threads"] == 2 and top["read_bytes"] > 0
-    assert tg["ideal_ns"] == pytest.approx(tg["gen_bytes"] / top["read_bytes"] * 1e9)
+    assert looks == [2] * 4  # around each test
+    assert (pp["read_bytes_before"], pp["read_bytes_after"]) == (1e9, 3e9)
+    assert (tg["read_bytes_before"], tg["read_bytes_after"]) == (2e9, 4e9)  # the tests took turns
+    assert tg["ideal_ns"] == pytest.approx(tg["gen_bytes"] / 3e9 * 1e9)
     assert tg["share_of_peak"] == pytest.approx(tg["ideal_ns"] / tg["median_ns"])
     (phases,) = report["phases"]
     assert len(phases["decode_samples_s"]) == len(phases["sample_samples_s"]) == 2

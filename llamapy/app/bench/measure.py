@@ -7,6 +7,7 @@ model take turns, so that a slow minute of the machine is everybody's.
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from llamapy.app.bench.params import Case
 from llamapy.runtime.context import Context
 
 Tick = Callable[[int, int], None]  # repetitions done, of how many
+Look = Callable[[int], float]  # bytes per second that so many threads can read now
 
 
 @dataclass(slots=True)
@@ -31,6 +33,7 @@ class Samples:
     n_reused: int = 0
     refilled: int = 0  # repetitions for which the depth had to be computed anew
     started_at: float = 0.0  # seconds since the epoch
+    reads: list[float] = field(default_factory=list)  # looks before the first and after the last
 
 
 class Runner:
@@ -118,9 +121,11 @@ def measure(
     warm_up: bool = True,
     interleave: bool = True,
     tick: Tick = lambda done, total: None,
+    look: Look | None = None,
 ) -> list[Samples]:
     """Run all tests of one open model (an `Engine`). Interleaved, every test keeps a context open
-    until the end; otherwise there is one at a time."""
+    until the end; otherwise there is one at a time. `look` is taken before a test's first
+    repetition and after its last."""
     done, total = 0, len(cases) * repetitions
     out: list[Samples] = []
     for group in [cases] if interleave else [[case] for case in cases]:
@@ -131,10 +136,14 @@ def measure(
                 if warm_up:
                     with runners[-1].ctx.interruptible():
                         runners[-1].warm_up()
-            for runner in runners * repetitions:
+            for turn, runner in itertools.product(range(repetitions), runners):
                 tick(done, total)
+                if look and turn == 0:
+                    runner.samples.reads.append(look(runner.case.n_threads))
                 with runner.ctx.interruptible():
                     runner.repeat()
+                if look and turn == repetitions - 1:
+                    runner.samples.reads.append(look(runner.case.n_threads))
                 done += 1
             tick(done, total)
             out += [runner.samples for runner in runners]

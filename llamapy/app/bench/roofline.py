@@ -52,13 +52,15 @@ def ceilings(n_threads: int) -> Ceilings:
     seconds = LOOK_S
     return Ceilings(
         n_threads,
-        _read_rate(n_threads, seconds),
+        read_rate(n_threads),
         _peak("int8", n_threads, seconds),
         _peak("fma", n_threads, seconds),
     )
 
 
-def _read_rate(n_threads: int, seconds: float) -> float:
+def read_rate(n_threads: int) -> float:
+    """Bytes per second, in half a second. A machine shared with others changes: look around what is
+    held against it."""
     function = load().dll.lp_probe_read
     function.restype, function.argtypes = ctypes.c_uint64, (ctypes.c_void_p, ctypes.c_int64)
     data = np.ones(READ_BYTES, np.uint8)
@@ -71,7 +73,7 @@ def _read_rate(n_threads: int, seconds: float) -> float:
         places[i] = (places[i] + PART_BYTES) % share
         return PART_BYTES
 
-    return most_in_window(side_by_side(work, n_threads, seconds), READ_WINDOW_S)
+    return most_in_window(side_by_side(work, n_threads, LOOK_S), READ_WINDOW_S)
 
 
 def _peak(kind: str, n_threads: int, seconds: float) -> float:

@@ -26,7 +26,7 @@ from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.splits import open_model
 from llamapy.runtime.engine import Engine
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2  # 2: shares of reading are of the looks around the test
 MANY = 100  # a measurement stands for runs of so many times its length
 STEADY = 0.05  # MAD over median up to which the samples of a test agree
 Report = dict[str, Any]
@@ -91,9 +91,10 @@ def _look(job: Job, before: dict[int, roofline.Ceilings]) -> dict[int, roofline.
 
 def _share(test: Report, top: roofline.Ceilings) -> Report:
     """How much of the machine a test used: the time that its ceilings would take, over the median
-    time that it took."""
+    time that it took. Reading varies the most: the mean of the looks before and after counts."""
+    read = (test["read_bytes_before"] + test["read_bytes_after"]) / 2
     cost_ = cost.Cost(test["prompt_int_ops"], test["prompt_float_ops"], test["gen_bytes"])
-    ideal = cost_.ideal_s(top.read_bytes, top.int8_ops, top.fma_ops)
+    ideal = cost_.ideal_s(read, top.int8_ops, top.fma_ops)
     known = not math.isnan(ideal)
     return {
         "ideal_ns": ideal * 1e9 if known else None,
@@ -138,6 +139,7 @@ class _Opened:
             warm_up=job.warm_up,
             interleave=job.interleave,
             tick=lambda done, total: tick(label, done, total),
+            look=roofline.read_rate if job.roofline else None,
         )
         head = {
             **self.about(),
@@ -160,6 +162,7 @@ class _Opened:
         needs = cost.cost(self.engine.hparams, self.weights, s.case)
         return {
             **out,
+            **dict(zip(("read_bytes_before", "read_bytes_after"), s.reads, strict=False)),
             "steady": out["mad_ns"] <= STEADY * out["median_ns"],
             "graphs_built": s.n_built,
             "graphs_reused": s.n_reused,
