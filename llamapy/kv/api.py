@@ -6,9 +6,9 @@ one call that edits the books, `revert` takes it back when the run failed.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -117,6 +117,25 @@ class GroupView:
     range: Ints  # [n_tokens, 4], list, lo, hi, own place
 
 
+class SavedReader(Protocol):
+    """Of a saved sequence (saved.Reader): FileError for what is not there or out of bounds."""
+
+    n_ctx: int
+
+    def take(self, n_bytes: int, what: str) -> memoryview: ...
+
+    def number(self, what: str, least: int, most: int) -> int: ...
+
+    def positions(self, what: str) -> Ints: ...
+
+
+class Loading(NamedTuple):
+    """A sequence about to be loaded: its last position, and what puts it in its place."""
+
+    last: int
+    finish: Callable[[], None]
+
+
 class Step(Protocol):
     """One ubatch against the memory. `sizes` shape the graph: (n_lists, n_kv of each group). A
     memory with states cuts ubatches into runs (`Memory.cut`), and each list has one run: there
@@ -172,3 +191,13 @@ class Memory(Protocol):
         memory has forgotten what the next token would see, or states have no such part."""
 
     def seq_keep(self, seq: int) -> None: ...
+
+    def describe(self) -> dict[str, Any]:
+        """What a saved sequence must agree with, as JSON can say it."""
+
+    def save(self, seq: int) -> Iterator[bytes]:
+        """What is kept of a sequence."""
+
+    def plan_load(self, seq: int, reader: SavedReader) -> Loading:
+        """Read what `save` wrote, for an empty sequence, check it and find room; nothing is changed
+        yet. FileError for what cannot be, ContextError when there is no room."""

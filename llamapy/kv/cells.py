@@ -67,15 +67,31 @@ class Cells:
         sequence can go back as far as possible. None when there are too few.
         `next_pos[s]`: the first position that sequence s will be asked about."""
         start = self._free_from
-        if start + n <= self.n_cells and max(self.pos[start : start + n].tolist()) < 0:
+        if start + n <= self.n_cells and max(self.pos[start : start + n].tolist(), default=-1) < 0:
             return np.arange(start, start + n, dtype=np.int32)
         cells = np.flatnonzero(self.pos < 0)
-        if len(cells) < n and self.forgets:
-            seen = self.pos[None, :] >= self._first(next_pos)[:, None]  # [n_seq_max, n_cells]
-            gone = np.flatnonzero((self.pos >= 0) & ~(self.member & seen).any(axis=0))
-            oldest = gone[np.argsort(self.pos[gone], kind="stable")]
-            cells = np.sort(np.concatenate([cells, oldest[: n - len(cells)]]))
+        if len(cells) < n:
+            cells = np.sort(np.concatenate([cells, self._gone(next_pos)[: n - len(cells)]]))
         return cells[:n].astype(np.int32) if len(cells) >= n else None
+
+    def n_free(self, next_pos: Ints) -> int:
+        """The most cells that `choose` finds."""
+        return int(np.count_nonzero(self.pos < 0)) + len(self._gone(next_pos))
+
+    def _gone(self, next_pos: Ints) -> npt.NDArray[np.intp]:
+        """Cells out of every window, the oldest first."""
+        if not self.forgets:
+            return np.empty(0, np.intp)
+        seen = self.pos[None, :] >= self._first(next_pos)[:, None]  # [n_seq_max, n_cells]
+        gone = np.flatnonzero((self.pos >= 0) & ~(self.member & seen).any(axis=0))
+        return gone[np.argsort(self.pos[gone], kind="stable")]
+
+    def in_order(self, seq: int) -> tuple[Ints, Ints]:
+        """Cells of a sequence and their positions, which ascend."""
+        held = np.flatnonzero(self.member[seq])
+        cells: Ints = held[np.argsort(self.pos[held])].astype(np.int32)
+        pos: Ints = self.pos[cells]
+        return cells, pos
 
     def take(self, cells: Ints, ubatch: Ubatch) -> None:
         if max(self.pos[cells].tolist()) >= 0:

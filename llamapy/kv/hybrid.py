@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from llamapy.base.errors import FileError
 from llamapy.graph.tensor import Tensor
-from llamapy.kv.api import GroupView, Ints, LayerCache, Ubatch
+from llamapy.kv.api import GroupView, Ints, LayerCache, Loading, SavedReader, Ubatch
 from llamapy.kv.recurrent import RecurrentCache, RecurrentStep
 from llamapy.kv.unified import UnifiedCache, UnifiedStep
 
@@ -81,3 +83,24 @@ class HybridCache:
     def seq_keep(self, seq: int) -> None:
         self.attention.seq_keep(seq)
         self.recurrent.seq_keep(seq)
+
+    def describe(self) -> dict[str, Any]:
+        return {**self.attention.describe(), **self.recurrent.describe()}
+
+    def save(self, seq: int) -> Iterator[bytes]:
+        yield from self.attention.save(seq)
+        yield from self.recurrent.save(seq)
+
+    def plan_load(self, seq: int, reader: SavedReader) -> Loading:
+        of_cells, of_states = (m.plan_load(seq, reader) for m in (self.attention, self.recurrent))
+        if of_cells.last != of_states.last:
+            raise FileError(
+                f"saved sequence: its cells end at position {of_cells.last}, its states at "
+                f"{of_states.last}"
+            )
+
+        def finish() -> None:
+            of_cells.finish()
+            of_states.finish()
+
+        return Loading(of_states.last, finish)

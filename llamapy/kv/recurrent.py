@@ -6,8 +6,10 @@ step that failed is undone by pointing back, and sequences that are the same sha
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +17,7 @@ from llamapy.base.errors import UsageError
 from llamapy.base.types import F32
 from llamapy.graph.device import Device
 from llamapy.graph.tensor import Shape, Tensor
-from llamapy.kv.api import GroupView, Ints, LayerCache, States, Ubatch
+from llamapy.kv.api import GroupView, Ints, LayerCache, Loading, SavedReader, States, Ubatch
 from llamapy.kv.places import Places
 
 NONE = -1  # no cell: the state before the first token, all zero
@@ -63,6 +65,7 @@ class RecurrentCache:
         self.n_cells = n_seq_max + min(n_seq_max, n_ubatch)
         self.cells = [NONE] * n_seq_max
         self.last = [-1] * n_seq_max
+        self._shapes = states
         self._states = [
             {name: _tensor(il, name, shape, self.n_cells) for name, shape in layer.items()}
             for il, layer in enumerate(states)
@@ -153,6 +156,35 @@ class RecurrentCache:
         cell, last = self.cells[seq], self.last[seq]
         self.clear()
         self.cells[seq], self.last[seq] = cell, last
+
+    def describe(self) -> dict[str, Any]:
+        return {"states": [{k: list(ne) for k, ne in layer.items()} for layer in self._shapes]}
+
+    def save(self, seq: int) -> Iterator[bytes]:
+        yield struct.pack("<i", self.last[seq])
+        if self.cells[seq] != NONE:
+            for t, n_bytes in self._cells():
+                yield bytes(t.buffer.read(t.offset_bytes + self.cells[seq] * n_bytes, n_bytes))
+
+    def plan_load(self, seq: int, reader: SavedReader) -> Loading:
+        last = reader.number("the last position", -1, reader.n_ctx - 1)
+        states = [(t, n, reader.take(n, t.name)) for t, n in self._cells()] if last >= 0 else []
+
+        def finish() -> None:
+            if last >= 0:
+                cell = min(set(range(self.n_cells)).difference(self.cells))
+                for t, n_bytes, raw in states:
+                    t.buffer.write(t.offset_bytes + cell * n_bytes, raw)
+                self.cells[seq] = cell
+            self.last[seq] = last
+
+        return Loading(last, finish)
+
+    def _cells(self) -> Iterator[tuple[Tensor, int]]:
+        """Each state with the bytes of one cell."""
+        for layer in self._states:
+            for t in layer.values():
+                yield t, t.n_bytes // self.n_cells
 
 
 def _tensor(il: int, name: str, shape: tuple[int, ...], n_cells: int) -> Tensor:

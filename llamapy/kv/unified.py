@@ -6,18 +6,21 @@ the cells of a head follow each other, so that attention, which works head by he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 
-from llamapy.base.errors import ContextError, MemoryBudgetError, UsageError
+from llamapy.base.errors import ContextError, FileError, MemoryBudgetError, UsageError
 from llamapy.base.types import Type
 from llamapy.graph.device import Device
 from llamapy.graph.ops import view
 from llamapy.graph.tensor import Tensor
-from llamapy.kv.api import CacheShape, GroupView, Ints, LayerCache, Ubatch
+from llamapy.kv.api import CacheShape, GroupView, Ints, LayerCache, Loading, SavedReader, Ubatch
 from llamapy.kv.cells import Cells, pad
 from llamapy.kv.places import Places
+from llamapy.kv.saved import read_cells, write_cells, write_positions
 
 END = np.iinfo(np.int32).max
 NO_RUNS: Ints = np.empty((0, 4), np.int32)
@@ -76,7 +79,7 @@ class UnifiedCache:
         if any(shape.is_swa):
             n = shape.n_swa * n_seq_max + n_ubatch if shape.causal else n_ctx
             n_cells.append(pad(min(n_ctx, n)))
-        self._share = shape.share
+        self._shape = shape
         self._layers = {
             il: _layer(shape, il, n_cells, type_k, type_v)
             for il in range(len(shape.n_head_kv))
@@ -110,7 +113,7 @@ class UnifiedCache:
         self._places.free()
 
     def layer(self, il: int) -> LayerCache:
-        return self._layers[self._share[il]]
+        return self._layers[self._shape.share[il]]
 
     def state(self, il: int) -> Mapping[str, Tensor]:
         return {}
@@ -202,6 +205,71 @@ class UnifiedCache:
     def seq_keep(self, seq: int) -> None:
         for group in self._groups:
             group.keep(seq)
+
+    def describe(self) -> dict[str, Any]:
+        types = {f"{il}": [a.k.type.name, a.v.type.name] for il, a in self._layers.items()}
+        return {**asdict(self._shape), "types": types}
+
+    def _tensors(self, group: int) -> list[Tensor]:
+        """K and V with memory of their own, layer by layer."""
+        layers = [layer for layer in self._layers.values() if layer.group == group]
+        return [t for layer in layers for t in (layer.k, layer.v) if t.view_src is None]
+
+    def save(self, seq: int) -> Iterator[bytes]:
+        for i, group in enumerate(self._groups):
+            cells, pos = group.in_order(seq)
+            yield write_positions(pos)
+            for t in self._tensors(i):
+                yield read_cells(t, cells)
+
+    def plan_load(self, seq: int, reader: SavedReader) -> Loading:
+        parts = [self._read_group(i, reader) for i in range(len(self._groups))]
+        pos = parts[0][0]
+        last = int(pos.max(initial=-1))
+        next_pos = np.array([self.pos_max(s) + 1 for s in range(self.n_seq_max)], np.int32)
+        next_pos[seq] = last + 1
+        todo = []
+        for group, (kept, rows) in zip(self._groups, parts, strict=True):
+            if not np.isin(kept, pos).all():
+                raise FileError("saved sequence: its window layers hold positions of no token")
+            todo.append((group, *self._room_for(group, kept, pos, next_pos), rows))
+
+        def finish() -> None:
+            for group, cells, kept, rows in todo:
+                if len(cells):
+                    for t, raw in rows:
+                        write_cells(t, cells, raw)
+                    group.take(cells, _as_ubatch(kept, seq))
+
+        return Loading(last, finish)
+
+    def _room_for(self, group: Cells, kept: Ints, pos: Ints, next_pos: Ints) -> tuple[Ints, Ints]:
+        """Cells for the positions `kept` of a sequence with positions `pos`, and which of them
+        these are: where there is little room, the last ones, if the next token sees no more."""
+        after = int(pos.max(initial=-1)) + 1
+        seen = pos[pos >= group.first_visible(after)]
+        if not np.isin(seen, kept).all():
+            raise FileError("saved sequence: its window layers lack what the next token sees")
+        if group.forgets:
+            kept = kept[max(len(kept) - group.n_free(next_pos), 0) :]
+        cells = group.choose(len(kept), next_pos)
+        if cells is None or not np.isin(seen, kept).all():
+            raise ContextError(
+                f"no room for {len(pos)} saved tokens in a context of {self.n_ctx}; "
+                "use a larger --ctx-size"
+            )
+        return cells, kept
+
+    def _read_group(
+        self, group: int, reader: SavedReader
+    ) -> tuple[Ints, list[tuple[Tensor, memoryview]]]:
+        pos = reader.positions("positions")
+        n = [(t, len(pos) * t.nb[1] * t.ne[2]) for t in self._tensors(group)]
+        return pos, [(t, reader.take(n_bytes, t.name)) for t, n_bytes in n]
+
+
+def _as_ubatch(pos: Ints, seq: int) -> Ubatch:
+    return Ubatch(pos, pos, ((seq,),) * len(pos), NO_RUNS[0:0, 0], NO_RUNS[0:0, 0])
 
 
 def _layer(

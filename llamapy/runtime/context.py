@@ -26,6 +26,7 @@ from llamapy.graph.device import Device
 from llamapy.graph.fuse import RULES, fuse
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
+from llamapy.kv import saved
 from llamapy.kv.api import Ints, Ubatch
 from llamapy.kv.cells import TILE
 from llamapy.loader.hparams import HParams
@@ -357,6 +358,25 @@ class Context(Closing):
     def clear(self) -> None:
         """Forget all sequences."""
         self.memory.clear()
+
+    def state_save(self, seq_id: int = 0) -> bytes:
+        """A sequence as bytes; `state_load` into a context of the same model and cache types, of
+        whatever sizes, continues with the same bits."""
+        self._check_open()
+        self._check_sequences(seq_id)
+        return saved.save(self.memory, seq_id, self._about())
+
+    def state_load(self, data: bytes | bytearray | memoryview, seq_id: int = 0) -> None:
+        """Fill an empty sequence with a saved one. FileError for what is no saved sequence or a
+        damaged one, UsageError for one of another model or cache type, ContextError when it does
+        not fit; nothing has changed then."""
+        self._check_open()
+        self._check_sequences(seq_id)
+        saved.load(self.memory, seq_id, data, self._about(), self.n_ctx)
+
+    def _about(self) -> dict[str, str | int]:
+        hp = self.hp
+        return {"architecture": hp.arch, "n_embd": hp.n_embd, "n_vocab": hp.n_vocab}
 
     def close(self) -> None:
         """Free threads and buffers. Twice is fine."""
