@@ -118,10 +118,17 @@ class FakeModel:
         self.contexts: list[FakeContext] = []
         self.n_open = 0
         self.repacked = Repacked("auto")
+        self.on_repack: Callable[[Callable[[str, int, int], None]], Any] = lambda progress: None
         self.told: list[int] = []  # how many tokens were announced
 
-    def will_generate(self, n_tokens: int, interrupted: Callable[[], bool]) -> None:
+    def will_generate(
+        self,
+        n_tokens: int,
+        interrupted: Callable[[], bool],
+        progress: Callable[[str, int, int], None],
+    ) -> None:
         self.told.append(n_tokens)
+        self.on_repack(progress)
 
     @contextmanager
     def context(self, **options: Any) -> Iterator[FakeContext]:

@@ -15,6 +15,7 @@ from typing import Any
 from llamapy.app.fit import Fit, fit
 from llamapy.base.errors import LlamapyError, UsageError
 from llamapy.base.log import log
+from llamapy.runtime.engine import Progress, silent
 from llamapy.sample import SamplerParams
 from llamapy.sample.chain import Sampler
 from llamapy.tokenize.stream import Stream
@@ -110,10 +111,12 @@ def generate(
     settings: Settings | None = None,
     *,
     interrupted: Callable[[], bool] = lambda: False,
+    progress: Progress = silent,
 ) -> Iterator[Event]:
     """Continue `prompt` (text, or token ids as they are). Ends with one `Finished`.
 
-    `interrupted` is asked between steps; once true, generation ends with what there is. Raises
+    `interrupted` is asked between steps; once true, generation ends with what there is. `progress`
+    hears of what is done between the first token and the second, if that takes long. Raises
     UsageError for a prompt that is empty or no text the model can read, ContextError when it does
     not fit, NumericError for logits that are no numbers.
     """
@@ -138,7 +141,7 @@ def generate(
         n_threads=s.n_threads,
         n_threads_batch=s.n_threads_batch,
     ) as ctx:
-        run = _Run(ctx, model, s, plan, interrupted)
+        run = _Run(ctx, model, s, plan, interrupted, progress)
         yield Started(plan.ids, plan.n_ctx, plan.n_max, plan.dropped, run.sampler.describe())
         with getattr(ctx, "interruptible", nullcontext)():
             yield from run.events()
@@ -176,11 +179,17 @@ class _Run:
     """One generation on an open context."""
 
     def __init__(
-        self, ctx: Any, model: Any, s: Settings, plan: Fit, interrupted: Callable[[], bool]
+        self,
+        ctx: Any,
+        model: Any,
+        s: Settings,
+        plan: Fit,
+        interrupted: Callable[[], bool],
+        progress: Progress,
     ) -> None:
         self.ctx, self.model, self.s, self.plan = ctx, model, s, plan
         self.tokenizer = tokenizer = model.tokenizer
-        self.interrupted = interrupted
+        self.interrupted, self.progress = interrupted, progress
         self.sampler = Sampler(s.sampling, tokenizer)
         for id in plan.ids:
             self.sampler.accept(id)
@@ -236,7 +245,7 @@ class _Run:
         """Between the first token and the second: the first one comes as early as it can, and the
         graph of the steps to come is not built yet."""
         start = time.perf_counter()
-        self.model.will_generate(self.plan.n_max - 1, self.interrupted)
+        self.model.will_generate(self.plan.n_max - 1, self.interrupted, self.progress)
         self.seconds["repack"] += time.perf_counter() - start
 
     def _decode(self, ids: list[int], logits: str, phase: str) -> Any:

@@ -12,6 +12,7 @@ from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.base.paths import DEMO, KNOWN, find_model
 from llamapy.base.types import CACHE_TYPES
+from llamapy.cli.progress import Progress
 from llamapy.cli.streams import answer_to
 
 if TYPE_CHECKING:
@@ -199,15 +200,17 @@ def open_model(o: ModelOptions, threads: int | None = None) -> Any:
     path = resolve_model(o.model)
     from llamapy.api import Model
 
-    return Model.open(
-        path,
-        load_mode=o.load_mode,
-        place_flags=place_flags(o),
-        pre=o.pre,
-        lenient=o.lenient,
-        repack=o.repack,
-        n_threads=threads,
-    )
+    with Progress("loading", "bytes", shown=not log.json) as progress:
+        return Model.open(
+            path,
+            load_mode=o.load_mode,
+            place_flags=place_flags(o),
+            pre=o.pre,
+            lenient=o.lenient,
+            repack=o.repack,
+            n_threads=threads,
+            progress=progress.stages,
+        )
 
 
 def place_flags(o: ModelOptions) -> PlaceFlags:

@@ -25,6 +25,7 @@ class Progress:
         self._start: float | None = None  # of the first update
         self._last = 0.0
         self._width = 0
+        self._before = ""
 
     def __enter__(self) -> Progress:
         self._sink = log.sink
@@ -37,6 +38,23 @@ class Progress:
         self.clear()
         log.sink = self._sink
 
+    def stage(self, label: str, unit: str = "") -> None:
+        """What updates from now on count; their clock starts anew when it is something else."""
+        if (label, unit) != (self._label, self._unit):
+            self.clear()
+            self._label, self._unit, self._start = label, unit, None
+
+    def stages(self, label: str, done: int, total: int) -> None:
+        """Update of a stage that counts bytes."""
+        self.stage(label, "bytes")
+        self.update(done, total)
+
+    def after(self, text: str) -> None:
+        """An answer is being written to the same line: `text` is the next piece of it. It is
+        written again with every update, so that none wipes it."""
+        if self._terminal:
+            self._before = (self._before + text).rpartition("\n")[2]
+
     def update(self, done: int, total: int) -> None:
         """`done` of `total` units; a line appears when it is due."""
         now = time.monotonic()
@@ -44,13 +62,16 @@ class Progress:
             self._start = self._last = now
         first = self._last == self._start
         pause = FIRST_S if first and self._terminal else TERMINAL_S if self._terminal else PLAIN_S
-        if not self._shown or now - self._last < pause:
+        if not self._shown or not self._before.isprintable() or now - self._last < pause:
             return
         self._last = now
         text = progress_text(self._label, self._unit, done, total, now - self._start)
         if self._terminal:
-            room = shutil.get_terminal_size().columns - 1
-            self._line(text[:room])
+            room = shutil.get_terminal_size().columns - 1 - len(self._before)
+            if self._before:
+                text = f" [{text}]"
+            if len(text) <= room or not self._before:
+                self._line(text[:room])
         else:
             to_stderr(f"llamapy: {text}")
 
@@ -61,11 +82,13 @@ class Progress:
 
     def _log(self, line: str) -> None:
         self.clear()
+        self._before = ""
         self._sink(line)
 
     def _line(self, text: str) -> None:
         wiped = " " * max(self._width - len(text), 0)
-        sys.stderr.write(f"\r{text}{wiped}" + ("" if text else "\r"))
+        line = f"\r{self._before}{text}{wiped}"
+        sys.stderr.write(line if text else f"{line}\r{self._before}")
         sys.stderr.flush()
         self._width = len(text)
 

@@ -190,10 +190,14 @@ class _Answer:
     def give(self, interrupts: Interrupts) -> None:
         from llamapy.app.generate import generate
 
-        events = generate(
-            self.model, self.prompt, self.settings, interrupted=lambda: interrupts.requested
-        )
         with Progress("prompt", "tokens", shown=not log.json) as progress:
+            events = generate(
+                self.model,
+                self.prompt,
+                self.settings,
+                interrupted=lambda: interrupts.requested,
+                progress=progress.stages,
+            )
             for event in events:
                 self._one(event, progress)
 
@@ -208,15 +212,23 @@ class _Answer:
                 self.started = event
                 if self.show.display_prompt and self.as_text:
                     self.out.write(self.prompt)
+                    self._follow(progress, self.prompt.decode("utf-8", "replace"))
                 log.info(f"prompt {len(event.ids)} tokens, context {event.n_ctx}")
             case app.Prefill():
                 progress.update(event.done, event.total)
             case app.Token():
                 progress.clear()
                 self._text(event.text)
+                self._follow(progress, event.text)
             case app.Finished():
                 progress.clear()
                 self._end(event)
+
+    def _follow(self, progress: Progress, text: str) -> None:
+        """Progress goes on beside the answer where both are on the terminal."""
+        printed = self.as_text and not self.show.raw_bytes and self.show.output in (None, "-")
+        if printed and streams.is_terminal(sys.stdout):
+            progress.after(text)
 
     def _text(self, text: str) -> None:
         if self.as_text and not self.show.raw_bytes and text:

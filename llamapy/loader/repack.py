@@ -26,13 +26,14 @@ from llamapy.graph.tensor import PARAM, Tensor
 from llamapy.loader.spec import Matched
 from llamapy.loader.splits import ModelFiles
 from llamapy.loader.table import TensorInfo
-from llamapy.loader.weights import Weights
+from llamapy.loader.weights import Progress, Weights
 
 CHOICES = ("auto", "on", "off")
 TIED = ("output.weight", "token_embd.weight")  # without the first, the second is the output too
 ROWS = 8
 ALIGNMENT = 64
-AT_ONCE = 32  # nodes of one run: enough for all threads, few enough to compare with each other
+AT_ONCE = 32  # nodes of one run: few enough to compare with each other
+AT_ONCE_BYTES = 32 << 20  # of one run: enough for all threads, over within 30 ms
 WORTH_STEPS = 40  # generated tokens from which repacking is repaid
 
 
@@ -91,20 +92,22 @@ def repack(
     device: Repacker,
     choice: str,
     interrupted: Callable[[], bool] = lambda: False,
+    progress: Progress = lambda done, total: None,
     *,
     locked: bool = False,
 ) -> Repacked:
     """Give the weights that products read a twin in `device`'s memory; `Tensor.twin` is set when
     all are made. 'auto' does not where the file's pages are `locked` or the kernels gain nothing,
     and leaves half of the memory available; when there turns out to be none it goes on without,
-    with a warning. 'on' takes what it needs (MemoryBudgetError when there is none)."""
+    with a warning. 'on' takes what it needs (MemoryBudgetError when there is none). `progress(done,
+    total)` counts bytes."""
     out = Repacked(choice, tried=True)
     chosen = list(_candidates(weights, matched, device, out))
     n_bytes = sum(t.n_bytes for t in chosen)
     missed = _why_not_now(n_bytes, device, locked) if choice == "auto" else None
     start = time.perf_counter()
     if chosen and missed is None:
-        missed = _try(chosen, weights, device, interrupted, choice)
+        missed = _try(chosen, weights, device, choice, interrupted, progress)
     if missed is not None:
         out.keep(missed, len(chosen))
     elif chosen:
@@ -128,12 +131,14 @@ def _try(
     chosen: Sequence[Tensor],
     weights: Weights,
     device: Repacker,
-    interrupted: Callable[[], bool],
     choice: str,
+    interrupted: Callable[[], bool],
+    progress: Progress,
 ) -> str | None:
     """Make the twins; the reason why there are none, None if there are."""
     try:
-        return None if _make_twins(chosen, weights, device, interrupted) else "interrupted"
+        made = _make_twins(chosen, weights, device, interrupted, progress)
+        return None if made else "interrupted"
     except (MemoryBudgetError, MemoryError) as e:
         n_bytes = sum(t.n_bytes for t in chosen)
         missed = f"no memory for {n_bytes} bytes more"
@@ -191,24 +196,39 @@ def _make_twins(
     weights: Weights,
     device: Repacker,
     interrupted: Callable[[], bool],
+    progress: Progress,
 ) -> bool:
     sizes = [-(-t.n_bytes // ALIGNMENT) * ALIGNMENT for t in chosen]
     buffer = device.alloc(device.repack_buft, sum(sizes), "weights")
     nodes = [make("repack", t) for t in chosen]
     for t, node, at in zip(chosen, nodes, accumulate(sizes, initial=0), strict=False):
         node.name, node.buffer, node.offset_bytes = t.name, buffer, at
-    done = False
+    done, total = 0, sum(t.n_bytes for t in chosen)
     try:
-        for first in range(0, len(nodes), AT_ONCE):
+        for part in _parts(nodes):
+            progress(done, total)
             if interrupted():
                 return False
-            device.lower(nodes[first : first + AT_ONCE]).run()
-        done = True
+            device.lower(part).run()
+            done += sum(node.n_bytes for node in part)
+        progress(done, total)
     finally:
-        if not done:
+        if done < total:
             buffer.free()
     weights.buffers.append(buffer)
     for t, node in zip(chosen, nodes, strict=True):
         t.twin = Tensor(node.type, node.ne, name=t.name, flags=PARAM)
         t.twin.buffer, t.twin.offset_bytes = buffer, node.offset_bytes
     return True
+
+
+def _parts(nodes: Sequence[Tensor]) -> Iterable[list[Tensor]]:
+    """Cut into runs that end soon."""
+    part: list[Tensor] = []
+    for node in nodes:
+        part.append(node)
+        if len(part) == AT_ONCE or sum(n.n_bytes for n in part) >= AT_ONCE_BYTES:
+            yield part
+            part = []
+    if part:
+        yield part

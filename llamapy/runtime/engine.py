@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, Self
 
 from llamapy.base.closing import Closing
@@ -22,11 +22,19 @@ from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, give_back, repack, replaceable
 from llamapy.loader.spec import Matched, match
 from llamapy.loader.splits import ModelFiles, open_model
-from llamapy.loader.weights import Progress, Weights, load_weights
+from llamapy.loader.weights import Weights, load_weights
 from llamapy.models import registry
 from llamapy.runtime.context import Context, ContextParams, Parts
 from llamapy.tokenize import Tokenizer
 from llamapy.tokenize import load as load_tokenizer
+
+LOADING, REPACKING = "loading", "repacking"
+Progress = Callable[[str, int, int], None]  # of which of these: bytes done, of how many
+
+
+def silent(what: str, done: int, total: int) -> None:
+    """Tell nobody."""
+
 
 DEFAULT_CTX = 4096  # at most this when nobody asks for a size, and never more than the model's
 
@@ -80,7 +88,7 @@ class Engine(Closing):
         lenient: bool = False,
         repack: str | None = None,
         n_threads: int | None = None,
-        progress: Progress | None = None,
+        progress: Progress = silent,
     ) -> Self:
         """Open a GGUF (any shard of a split one, or a folder with one model) and map or copy its
         weights. `devices` are those besides the CPU, best first. Raises FileError for what is
@@ -102,7 +110,7 @@ class Engine(Closing):
         flags: PlaceFlags,
         others: Sequence[Device] = (),
         load_mode: str = "mmap",
-        progress: Progress | None = None,
+        progress: Progress = silent,
         repack: str | None = None,
         n_threads: int | None = None,
     ) -> Self:
@@ -120,7 +128,7 @@ class Engine(Closing):
                 placement,
                 [*others, CpuDevice()],
                 mode=load_mode,
-                progress=progress,
+                progress=partial(progress, LOADING),
                 apart=() if asked.asked == "off" else replaceable(matched),
             )
             out = cls(files, arch, hparams, matched, placement, weights, others)
@@ -128,7 +136,7 @@ class Engine(Closing):
             out._n_threads = n_threads
             out._locked = load_mode.endswith("+mlock")
             if asked.asked == "on":
-                out._repack()
+                out._repack(progress=progress)
         except BaseException:
             files.close()
             raise
@@ -136,15 +144,22 @@ class Engine(Closing):
             log.warn("W01", text)
         return out
 
-    def will_generate(self, n_tokens: int, interrupted: Callable[[], bool] = lambda: False) -> None:
+    def will_generate(
+        self,
+        n_tokens: int,
+        interrupted: Callable[[], bool] = lambda: False,
+        progress: Progress = silent,
+    ) -> None:
         """So many tokens are going to be generated, one after another. Contexts may read other
         forms of the weights from their next step on; results are the same. Making these stops,
         without effect, once `interrupted` is true."""
         worth = n_tokens >= WORTH_STEPS
         if self.repacked.asked == "auto" and not self.repacked.tried and worth:
-            self._repack(interrupted)
+            self._repack(interrupted, progress)
 
-    def _repack(self, interrupted: Callable[[], bool] = lambda: False) -> None:
+    def _repack(
+        self, interrupted: Callable[[], bool] = lambda: False, progress: Progress = silent
+    ) -> None:
         device = CpuDevice(self._n_threads or default_threads().n)
         try:
             self.repacked = repack(
@@ -153,6 +168,7 @@ class Engine(Closing):
                 device,
                 self.repacked.asked,
                 interrupted,
+                partial(progress, REPACKING),
                 locked=self._locked,
             )
         finally:

@@ -14,7 +14,7 @@ import pytest
 from fake_model import BOS, EOS, FakeModel, FakeTokenizer
 
 from llamapy.base import paths
-from llamapy.cli import options
+from llamapy.cli import options, streams
 from llamapy.cli.main import main
 
 Use = Callable[..., FakeModel]
@@ -161,6 +161,30 @@ def test_json(use: Use, capfd: pytest.CaptureFixture[str]) -> None:
     assert got["graph"] == {"built": 2, "reused": 3} and got["isa"] == "scalar"
     assert got["threads"] == 1 and got["warnings"] == [] and got["build"]["llamapy"]
     assert {"load_ms", "prompt_ms", "decode_ms", "total_ms"} <= set(got["timings"])
+
+
+@pytest.mark.parametrize("stdout_is_terminal", [False, True])
+def test_progress_of_repacking(
+    stdout_is_terminal: bool, use: Use, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside the answer's first token where both are on the terminal, else on a line alone."""
+    model = use(b"xyz")
+    err = io.StringIO()
+    out = io.TextIOWrapper(io.BytesIO())
+    monkeypatch.setattr("sys.stderr", err)
+    monkeypatch.setattr("sys.stdout", out)
+    on = {id(err): True, id(out): stdout_is_terminal}
+    monkeypatch.setattr(streams, "is_terminal", lambda s: on.get(id(s), False))
+    monkeypatch.setattr("llamapy.cli.progress.is_terminal", lambda s: on.get(id(s), False))
+    monkeypatch.setattr("llamapy.cli.progress.FIRST_S", 0.0)
+    monkeypatch.setattr("llamapy.cli.progress.TERMINAL_S", 0.0)
+    model.on_repack = lambda tell: [tell("repacking", n, 4_000_000) for n in (0, 2_000_000)]
+    assert main(["run", "-p", "a", "-n", "60"]) == 0
+    begun = "\rx [repacking 2/4 MB, 50%" if stdout_is_terminal else "\rrepacking 2/4 MB, 50%"
+    assert begun in err.getvalue()
+    assert err.getvalue().endswith("\rx" if stdout_is_terminal else " \r")
+    out.flush()
+    assert out.buffer.getvalue() == (b"xyz\n" if stdout_is_terminal else b"xyz")
 
 
 def test_json_of_half_a_character(use: Use, capfd: pytest.CaptureFixture[str]) -> None:

@@ -107,6 +107,18 @@ def test_locked_weights_stay() -> None:
         assert made.repacked.kept == {"the load mode keeps the file in memory": 15}
 
 
+@pytest.mark.parametrize("at_once", [1, repack.AT_ONCE_BYTES])
+def test_how_far_it_is(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(repack, "AT_ONCE_BYTES", at_once)
+    seen: list[tuple[str, int, int]] = []
+    with opened("Q4_0", "off") as plain, opened("Q4_0", "auto") as made:
+        made.will_generate(1000, progress=lambda *at: seen.append(at))
+        total = made.repacked.n_bytes
+        assert seen[0] == ("repacking", 0, total) and seen[-1] == ("repacking", total, total)
+        assert len(seen) == (16 if at_once == 1 else 2) and seen == sorted(seen)
+        assert logits(made) == logits(plain)
+
+
 def test_an_interrupt_leaves_the_weights_as_they_were() -> None:
     with opened("Q4_0", "off") as plain, opened("Q4_0", "auto") as made:
         made.will_generate(1000, lambda: True)

@@ -99,3 +99,50 @@ def test_a_short_step_shows_nothing(
 def test_no_division_by_nothing() -> None:
     assert progress_text("a", "", 0, 0, 0.0) == "a 0/0, 100%"
     assert progress_text("a", "b", 0, 5, 1.0) == "a 0/5 b, 0%"
+
+
+def test_a_stage_has_a_clock_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, at: Callable[[float], None]
+) -> None:
+    stream = stderr(monkeypatch, terminal=True)
+    with Progress("loading", "bytes") as p:
+        for second, what in ((0.0, "loading"), (5.0, "loading"), (6.0, "repacking")):
+            at(second)
+            p.stages(what, 1_000_000, 4_000_000)
+        at(6.9)
+        p.stages("repacking", 2_000_000, 4_000_000)
+        assert "repacking" not in stream.shown()
+        at(7.1)
+        p.stages("repacking", 3_000_000, 4_000_000)
+    shown = [part.strip() for part in stream.shown().split("\r") if part.strip()]
+    assert shown == ["loading 1/4 MB, 25%, 15 s left", "repacking 3/4 MB, 75%, 0 s left"]
+
+
+def test_what_is_on_the_line_already_stays(
+    monkeypatch: pytest.MonkeyPatch, at: Callable[[float], None]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = stderr(monkeypatch, terminal=True)
+    with Progress("x") as p:
+        p.after("The end\nof the")
+        p.after(" line")
+        for second in (0.0, 2.0):
+            at(second)
+            p.update(1, 4)
+    full = "of the line [x 1/4, 25%, 6 s left]"
+    wiped = "of the line" + " " * (len(full) - 11)
+    assert stream.shown() == f"\r{full}\r{wiped}\rof the line"
+
+
+@pytest.mark.parametrize("before", ["a\tb", "\x1b[1m", "x" * 55])
+def test_no_line_beside_what_cannot_be_written_again(
+    before: str, monkeypatch: pytest.MonkeyPatch, at: Callable[[float], None]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    stream = stderr(monkeypatch, terminal=True)
+    with Progress("x") as p:
+        p.after(before)
+        for second in (0.0, 2.0):
+            at(second)
+            p.update(1, 4)
+    assert stream.shown() == ""
