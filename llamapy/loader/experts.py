@@ -28,6 +28,9 @@ class Experts:
     step: int = 1
     n_group: int = 1
     n_group_used: int = 1
+    n_embd: int = 0  # of the space the experts work in, 0: the model's
+    n_ff_chunk: int = 0  # grovemoe's smaller experts
+    chunk_scale: float = 1.0
     clamp: tuple[float, ...] = ()
     clamp_shared: tuple[float, ...] = ()
 
@@ -75,8 +78,8 @@ def read_experts(
         step,
         n_group,
         n_group_used,
-        _limits(file, f"{pre}swiglu_clamp_exp"),
-        _limits(file, f"{pre}swiglu_clamp_shexp"),
+        clamp=_limits(file, f"{pre}swiglu_clamp_exp"),
+        clamp_shared=_limits(file, f"{pre}swiglu_clamp_shexp"),
     )
 
 

@@ -6,6 +6,7 @@ An architecture's own module refines the common reading with `dataclasses.replac
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -20,6 +21,8 @@ from llamapy.loader.bounded import (
     wrong,
 )
 from llamapy.loader.experts import Experts, read_experts
+from llamapy.loader.kda import Kda, read_kda
+from llamapy.loader.mla import Mla, read_mla, yarn_scale
 
 MAX_LAYERS = 512
 ROPE_SCALING = ("none", "linear", "yarn", "longrope")
@@ -74,6 +77,10 @@ class HParams:
     layer_weights: tuple[int, ...] = ()  # the block of the file each layer has, (): its own
     skip_loop_norm: bool = False
     experts: Experts = Experts()
+    res_block: int = 0  # kimi-k3: every so many layers one is banked
+    situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
+    mla: Mla = Mla()
+    kda: Kda = Kda()
 
     def n_embd_k_gqa(self, il: int) -> int:
         """Elements of one token's K row in layer `il`."""
@@ -249,3 +256,20 @@ def plain_window(file: Keys, hp: HParams, period: int, *, dense_first: bool = Fa
 def with_experts(file: Keys, hp: HParams, **known: Any) -> HParams:
     """`hp` with what `read_experts` reads; `known` are its options."""
     return replace(hp, experts=read_experts(file, hp.arch, max(hp.n_ff), **known))
+
+
+def with_mla(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its latent attention. YaRN scales scores and leaves the length of vectors alone."""
+    head_k, head_v, n_rot = hp.n_embd_head_k, hp.n_embd_head_v, hp.n_rot
+    mla = read_mla(file, hp.arch, head_k=head_k, head_v=head_v, n_rot=n_rot)
+    scale = hp.attention_scale or 1.0 / math.sqrt(mla.n_head_k)
+    rope = hp.rope
+    if rope.ext_factor:
+        scale *= yarn_scale(file, hp.arch, rope.freq_scale)
+        rope = replace(rope, attn_factor=1.0 / (1.0 - 0.1 * math.log(rope.freq_scale)))
+    return replace(hp, mla=mla, attention_scale=scale, rope=rope, rope_swa=rope)
+
+
+def with_kda(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its Kimi delta attention, which has as many heads as attention."""
+    return replace(hp, kda=read_kda(file, hp.arch, next(h for h in hp.n_head if h)))

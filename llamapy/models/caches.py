@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from llamapy.kv.api import CacheShape, States
 from llamapy.loader.hparams import HParams
@@ -19,3 +20,8 @@ def attention_cache(hp: HParams) -> CacheShape:
 
 def no_states(hp: HParams) -> Sequence[States]:
     return ({},) * hp.n_layer
+
+
+def unordered(hp: HParams) -> CacheShape:
+    """Every token sees all of its sequence."""
+    return replace(attention_cache(hp), causal=False)

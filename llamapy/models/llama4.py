@@ -6,10 +6,12 @@ from __future__ import annotations
 from dataclasses import replace
 
 from llamapy.graph.tensor import Tensor
+from llamapy.kv.api import CacheShape
 from llamapy.loader.bounded import Keys, count
 from llamapy.loader.hparams import HParams, read_window, with_experts
 from llamapy.models.blocks import BARE, NORMAL, Attn, Decoder, Moe
 from llamapy.models.builder import Builder
+from llamapy.models.caches import attention_cache
 
 HANDLES = frozenset({"expert_count", "attention.sliding_window"})
 N_CHUNK = 8192
@@ -50,3 +52,7 @@ def decoder(hp: HParams) -> Decoder:
         ),
         moe=Moe(choose_by="logits", weight_first=True),
     )
+
+
+def cache(hp: HParams) -> CacheShape:
+    return replace(attention_cache(hp), window="chunked")

@@ -41,6 +41,11 @@ def tolerance(name: str) -> float:
     return 1e-6 if name in GELU else 1e-8
 
 
+# Models without order, whose sequences are computed in one go.
+WHOLE = {"dream-dense", "llada-dense", "llada-moe-moe", "rnd1-moe"}
+STEPPED = [n for n in NAMES if n not in WHOLE]
+
+
 @functools.cache
 def _unpacked() -> tempfile.TemporaryDirectory[str]:
     """All models at once: their weights are much alike, so one archive is a third of many."""

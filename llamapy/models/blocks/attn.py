@@ -55,12 +55,10 @@ class Attn:
     q_scale: Callable[[Builder, int], Tensor | None] | None = None
 
 
-def rope(
-    g: Builder, il: int, x: Tensor, mode: int, factors: Tensor | None, n_dims: int = 0
-) -> Tensor:
+def rope(g: Builder, il: int, x: Tensor, mode: int, by: Tensor | None, n_dims: int = 0) -> Tensor:
     """Rotate the first n_rot elements of each head. x [n_embd_head, n_head, n_tokens]"""
     r = g.hp.rope_of(il)
-    srcs = (x, g.pos) if factors is None else (x, g.pos, factors)
+    srcs = (x, g.pos) if by is None else (x, g.pos, by)
     return make(
         "rope",
         *srcs,
@@ -178,8 +176,10 @@ def _norm_head(g: Builder, il: int, x: Tensor, a: Attn, name: str) -> Tensor:
     return norm(g, a.qk_kind, x, f"attn_{name}_norm", f"{name}_norm", il)
 
 
-def _factors(g: Builder) -> Tensor | None:
+def factors(g: Builder, a: Attn) -> Tensor | None:
     """What divides the frequencies, f32 [n_rot / 2]."""
+    if not a.rope_factors:
+        return None
     freqs = g.maybe("rope_freqs.weight")
     if freqs is not None:
         return freqs
@@ -196,9 +196,9 @@ def factor_tensors(hp: HParams) -> list[TensorSpec]:
 def rotate(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, Tensor]:
     if a.rope is None or not a.rope_at(g.hp, il):
         return q, k
-    factors = _factors(g) if a.rope_factors else None
-    q = g.name(rope(g, il, q, a.rope, factors), "q_rope", il)
-    k = g.name(rope(g, il, k, a.rope, factors), "k_rope", il)
+    by = factors(g, a)
+    q = g.name(rope(g, il, q, a.rope, by), "q_rope", il)
+    k = g.name(rope(g, il, k, a.rope, by), "k_rope", il)
     g.expand(q, k)
     return q, k
 

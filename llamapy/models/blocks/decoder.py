@@ -122,16 +122,21 @@ def feed_forward(g: Builder, d: Decoder, il: int, x: Tensor, layer_input: Tensor
     return moe_ffn(g, il, x, d.moe, layer_input if d.moe.raw_router else x)
 
 
+def mixed(g: Builder, d: Decoder, il: int, normed: Tensor, layer_input: Tensor) -> Tensor:
+    """What attention, or what stands in its place, makes of the normed input."""
+    mixer = _part(d.mixer, g.hp, il)
+    if mixer and mixer.build:
+        return mixer.build(g, il, normed, layer_input)
+    return attention(g, il, normed, d.attn)
+
+
 def _mix(g: Builder, d: Decoder, il: int, x: Tensor) -> tuple[Tensor | None, Tensor]:
-    """What attention, or what stands in its place, makes of the layer's input, and the latter's
-    norm."""
+    """The same of the layer's input, and the latter's norm; nothing for a layer without."""
     mixer = _part(d.mixer, g.hp, il)
     if mixer and not mixer.build:
         return None, x
     normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
-    if mixer and mixer.build:
-        return mixer.build(g, il, normed, x), normed
-    return attention(g, il, normed, d.attn), normed
+    return mixed(g, d, il, normed, x), normed
 
 
 def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:

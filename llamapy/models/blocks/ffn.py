@@ -11,12 +11,25 @@ from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.linear import linear, linear_tensors, vector
 from llamapy.models.builder import Builder
 
-GATED = (*GLU, "swiglu_oai")
+GATED = (*GLU, "swiglu_oai", "situ")
 
 
-def glu(act: str, *xs: Tensor, limit: float = 0.0) -> Tensor:
+def _capped(x: Tensor, cap: float) -> Tensor:
+    return make("softcap", x, cap=cap) if cap > 0.0 else x
+
+
+def situ(g: Builder, gate: Tensor, up: Tensor) -> Tensor:
+    """cap(gate, beta) * sigmoid(gate) * cap(up, linear beta), cap(x, b) = b * tanh(x / b)."""
+    beta, linear_beta = g.hp.situ
+    h = make("mul", _capped(gate, beta), make("sigmoid", gate))
+    return make("mul", h, _capped(up, linear_beta))
+
+
+def glu(g: Builder, act: str, *xs: Tensor, limit: float = 0.0) -> Tensor:
     """`act` of gate and up, of both in one, or of up alone. A `limit` above 0 bounds up on both
     sides and silu(gate) from above."""
+    if act == "situ":
+        return situ(g, *xs)
     if act == "swiglu_oai":
         return make(act, *xs, alpha=1.702, limit=7.0)
     if limit and act == "swiglu" and len(xs) == 2:
@@ -31,11 +44,11 @@ def ffn(g: Builder, il: int, x: Tensor, act: str, suffix: str = "", limit: float
     `suffix` tells the shared experts' matrices apart; `limit`: see `glu`."""
     up = linear(g, il, f"ffn_up{suffix}", x)
     if g.maybe_layer(il, f"ffn_gate{suffix}.weight") is None:
-        h = glu(act, up)
+        h = glu(g, act, up)
     else:
         gate = linear(g, il, f"ffn_gate{suffix}", x)
         g.expand(gate, up)
-        h = glu(act, gate, up, limit=limit)
+        h = glu(g, act, gate, up, limit=limit)
     scales = g.maybe_layer(il, "ffn.act.scales")
     if scales is not None:
         h = make("div", h, scales)

@@ -12,6 +12,7 @@ from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.ffn import GATED, ffn, ffn_tensors, glu
 from llamapy.models.blocks.linear import vector
+from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import Builder
 
 LEAST_SUM = 6.103515625e-5  # weights are normalised by no less: f16's smallest normal number
@@ -92,7 +93,7 @@ def _experts_up(
         return out if first is None else make("mul", out, first)
 
     if g.maybe_layer(il, f"ffn_gate_up{suffix}.weight") is not None:
-        return glu(moe.act, product("ffn_gate_up"))
+        return glu(g, moe.act, product("ffn_gate_up"))
     if moe.act not in GATED:
         return make(moe.act, product("ffn_up"))
     gate, up = product("ffn_gate"), product("ffn_up")
@@ -100,7 +101,7 @@ def _experts_up(
     limit = g.hp.experts.clamp[il] if g.hp.experts.clamp else 0.0
     if limit and moe.clamp_first:
         gate = make("clamp", gate, min=-math.inf, max=limit)
-    return glu(moe.act, gate, up, limit=limit)
+    return glu(g, moe.act, gate, up, limit=limit)
 
 
 def _sum_used(x: Tensor) -> Tensor:
@@ -128,7 +129,9 @@ def shared_expert(g: Builder, il: int, x: Tensor, act: str) -> Tensor | None:
 def moe_ffn(g: Builder, il: int, x: Tensor, moe: Moe, router_input: Tensor | None = None) -> Tensor:
     """Routed plus shared experts. x [n_embd, n_tokens] -> the same"""
     ids, w = route(g, il, x if router_input is None else router_input, moe)
-    out = experts(g, il, x, ids, w, moe)
+    out = (
+        _in_small(g, il, x, ids, w, moe) if g.hp.experts.n_embd else experts(g, il, x, ids, w, moe)
+    )
     shared = shared_expert(g, il, x, moe.act)
     if shared is None:
         return out
@@ -138,11 +141,28 @@ def moe_ffn(g: Builder, il: int, x: Tensor, moe: Moe, router_input: Tensor | Non
     return g.name(out, "ffn_out", il)
 
 
+def _in_small(g: Builder, il: int, x: Tensor, ids: Tensor, w: Tensor, moe: Moe) -> Tensor:
+    """Experts that work in a space of their own, what they give normed."""
+    small = make("mul_mat", g.layer(il, "ffn_routed_down.weight"), x)
+    out = experts(g, il, small, ids, w, moe)
+    out = norm(g, RMS, out, "ffn_routed_norm", "ffn_routed_norm", il)
+    return make("mul_mat", g.layer(il, "ffn_routed_up.weight"), out)
+
+
+def _small_tensors(hp: HParams, il: int) -> list[TensorSpec]:
+    n, small = hp.n_embd, hp.experts.n_embd
+    return [
+        TensorSpec(f"blk.{il}.ffn_routed_down.weight", (n, small), il, "layer"),
+        TensorSpec(f"blk.{il}.ffn_routed_up.weight", (small, n), il, "layer"),
+        *norm_tensors(hp, "ffn_routed_norm", il, (small,)),
+    ]
+
+
 def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
-    e, n_embd = hp.experts, hp.n_embd
-    pre = f"blk.{il}."
+    e, pre = hp.experts, f"blk.{il}."
+    n_embd = e.n_embd or hp.n_embd
     specs = [
-        TensorSpec(f"{pre}ffn_gate_inp.weight", (n_embd, e.n), il, "layer"),
+        TensorSpec(f"{pre}ffn_gate_inp.weight", (hp.n_embd, e.n), il, "layer"),
         vector(il, "ffn_gate_inp.bias", e.n, required=False, op="add"),
         vector(il, "exp_probs_b.bias", e.n, required=False, op="add"),
         vector(il, "exp_probs_b", e.n, required=False, op="add"),
@@ -158,9 +178,13 @@ def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
         specs += expert_tensors(il, "ffn_up_exps", n_embd, e.n_ff, e.n)
         if act in GATED:
             specs += expert_tensors(il, "ffn_gate_exps", n_embd, e.n_ff, e.n)
+    if e.n_embd:
+        specs += _small_tensors(hp, il)
     if e.n_ff_shared:
         specs += ffn_tensors(hp, il, act, has, e.n_ff_shared, "_shexp")
-        specs.append(vector(il, "ffn_gate_inp_shexp.weight", n_embd, required=False, op="mul_mat"))
+        specs.append(
+            vector(il, "ffn_gate_inp_shexp.weight", hp.n_embd, required=False, op="mul_mat")
+        )
     return specs
 
 

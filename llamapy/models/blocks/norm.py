@@ -32,6 +32,12 @@ def norm(
     return g.name(out, name, il)
 
 
+def unit(x: Tensor, eps: float) -> Tensor:
+    """x / sqrt(sum(x^2) + eps) along ne[0]."""
+    n = x.ne[0]
+    return make("scale", make("rms_norm", x, eps=eps / n), scale=n**-0.5, bias=0.0)
+
+
 def norm_tensors(
     hp: HParams, name: str, il: int | None, ne: tuple[int, ...] = (), role: str = "layer",
     required: bool = True, has: Has | None = None,
