@@ -23,6 +23,7 @@ import importlib
 import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import ModuleType
 
 from llamapy.base.errors import FileError, near_match
 from llamapy.kv.api import CacheShape, States
@@ -52,6 +53,11 @@ def _module(arch: str) -> str:
     return arch.replace("-", "_").replace(".", "_")
 
 
+def module_of(arch: str) -> ModuleType:
+    """The module of an architecture that is known."""
+    return importlib.import_module(f"llamapy.models.{_module(arch)}")
+
+
 def known() -> list[str]:
     """Names of the architectures that have a file here."""
     names = (m.name for m in pkgutil.iter_modules(_models_path()))
@@ -70,7 +76,7 @@ def find(arch: str, path: object) -> Architecture:
             f"{path}: architecture '{arch}' is not supported{near_match(arch, names)} "
             f"(supported: {', '.join(names)})"
         )
-    m = importlib.import_module(f"llamapy.models.{_module(arch)}")
+    m = module_of(arch)
     tensors, build = _of_decoder(m.decoder) if hasattr(m, "decoder") else (m.tensors, m.build)
     return Architecture(
         arch,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from llamapy.models.registry import known
+from llamapy.models.registry import known, module_of
 
 DATA = Path(__file__).parent.parent / "data" / "archs"
 CORE = ["gemma3-dense", "llama-dense", "mistral3-dense"]  # for laws of cache, devices and batches
@@ -43,6 +43,8 @@ def tolerance(name: str) -> float:
 
 # Models without order, whose sequences are computed in one go.
 WHOLE = {"dream-dense", "llada-dense", "llada-moe-moe", "rnd1-moe"}
+# Models that carry states, which do not go back.
+RECURRENT = {n for n in NAMES if hasattr(module_of(n.rsplit("-", 1)[0]), "states")}
 STEPPED = [n for n in NAMES if n not in WHOLE]
 
 
