@@ -208,6 +208,7 @@ UNARY = (
 )  # fmt: skip
 GLU = ("swiglu", "geglu", "geglu_erf", "geglu_quick", "reglu")
 _TOP_K = (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))
+_XIELU = (("alpha_n", "float"), ("alpha_p", "float"), ("beta", "float"), ("eps", "float"))
 _SWIGLU_OAI = (("alpha", "float"), ("limit", "float"))
 
 ROWS: tuple[Op, ...] = (
@@ -227,6 +228,8 @@ ROWS: tuple[Op, ...] = (
     *(Op(name, (1, 2), _glu, in_place=(0, 1)) for name in GLU),
     # g = min(gate, limit), u = clamp(up, -limit, limit): g * sigmoid(alpha * g) * (u + 1)
     Op("swiglu_oai", (1, 2), _glu, _SWIGLU_OAI, in_place=(0, 1)),
+    # x > 0: alpha_p x^2 + beta x, else (e^min(x, eps) - 1 - x) alpha_n + beta x
+    Op("xielu", (1, 1), same, _XIELU, in_place=(0,)),
     Op("clamp", (1, 1), same, (("min", "float"), ("max", "float")), in_place=(0,)),
     # Rows. The weight of a norm is optional, and the bias behind it.
     Op("rms_norm", (1, 2), same, (("eps", "float"),), in_place=(0,)),

@@ -30,17 +30,25 @@ LP_INLINE v16 v_with_sign(v16 x, v16 s) {
     return v_from_bits(i_or(v_bits(x), i_and(v_bits(s), i_set1(INT32_MIN))));
 }
 
-/* e^x within 1.1 ulp; subnormal results are kept, 0 below -103.98, inf above 88.72. x = n ln 2 + r
- * with |r| <= ln 2 / 2; e^r = 1 + (r + r^2 q(r)). */
-LP_INLINE v16 v_exp(v16 x) {
-    x = v_max(v_set1(-104.0f), v_min(v_set1(89.0f), x));
+/* x = n ln 2 + r with |r| <= ln 2 / 2, x in [-104, 89]: e^r - 1 = r + r^2 q(r); *n is whole. */
+LP_INLINE v16 v_exp_rest_(v16 x, v16 *n) {
     v16 magic = v_set1(0x1.8p23f); /* brings the integer next to x / ln 2 into the mantissa */
-    v16 n = v_sub(v_fma(x, v_set1(1.44269504f), magic), magic);
-    v16 r = v_fnma(n, v_set1(0.693147182f), x); /* exact */
-    r = v_fnma(n, v_set1(-1.90465430e-9f), r);
+    *n = v_sub(v_fma(x, v_set1(1.44269504f), magic), magic);
+    v16 r = v_fnma(*n, v_set1(0.693147182f), x); /* exact */
+    r = v_fnma(*n, v_set1(-1.90465430e-9f), r);
     v16 q = V_POLY(r, 0.5f, 0.166665196f, 0.0416664146f, 0.00836882181f, 0.00139395392f);
-    v16 p = v_add(v_set1(1.0f), v_fma(v_mul(r, r), q, r));
-    return v_ldexp(p, n);
+    return v_fma(v_mul(r, r), q, r);
+}
+/* e^x within 1.1 ulp; subnormal results are kept, 0 below -103.98, inf above 88.72. */
+LP_INLINE v16 v_exp(v16 x) {
+    v16 n, p = v_exp_rest_(v_max(v_set1(-104.0f), v_min(v_set1(89.0f), x)), &n);
+    return v_ldexp(v_add(v_set1(1.0f), p), n);
+}
+/* e^x - 1 for x <= 0 within 2 ulp: 2^n (e^r - 1) + (2^n - 1). */
+LP_INLINE v16 v_expm1(v16 x) {
+    v16 n, p = v_exp_rest_(v_max(v_set1(-87.0f), x), &n), one = v_set1(1.0f);
+    v16 power = v_ldexp(one, n);
+    return v_fma(power, p, v_sub(power, one));
 }
 
 /* Natural logarithm within 1 ulp; -inf at 0, NaN below. x = m 2^e with m in [sqrt(1/2), sqrt(2)).

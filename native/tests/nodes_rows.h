@@ -45,6 +45,15 @@ static void one_value(struct trial *t) {
 static void clamped(struct trial *t) {
     one_value_with(t, -0.75, 1.5);
 }
+static void xielu(struct trial *t) {
+    static const double fp[] = {0.9, 0.7, 0.5, -1e-6};
+    for (int i = 0; i < N_ROW_SHAPES; i++) {
+        operand(t, 0, "f32", row_shapes[i], 12);
+        memcpy(t->node.fp, fp, sizeof fp);
+        place(t, DST, "f32", row_shapes[i], 4);
+        compute(t);
+    }
+}
 /* Of ops that are not defined below 0. */
 static void one_positive(struct trial *t) {
     static const float edges[] = {0.0f, 1e-45f, 1e-38f, 1e-30f, 0.7f, 0.71f, 1.0f, 3.4e38f};

@@ -40,6 +40,7 @@ static const struct {
     {"sqr", one_value},
     {"sqrt", one_positive},
     {"clamp", clamped},
+    {"xielu", xielu},
     {"norm", norm_float},
     {"norm_quant", norm_quant},
     {"l2_norm", whole_rows},

@@ -299,6 +299,7 @@ CASES: dict[str, Generator] = {
     **{name: two_values for name in ("add", "sub", "mul", "div")},
     "scale": one_value((0.37, -1.5)),
     "softcap": one_value((30.0,)),
+    "xielu": one_value((0.9, 0.7, 0.5, -1e-6)),
     "clamp": one_value((-0.75, 1.5)),
     **{name: one_value(positive=name in ("log", "sqrt")) for name in UNARY},
     **{name: gated("f32") for name in GLU},

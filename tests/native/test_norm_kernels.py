@@ -87,6 +87,20 @@ def test_clamp_keeps_nan() -> None:
         assert got[0, 5:].tolist() == [1.5, -1]
 
 
+def test_xielu() -> None:
+    """Each side of 0, far below it, and near it, where e^x - 1 - x nearly cancels."""
+    near = np.linspace(-1, 1, 2001) ** 3
+    x = np.stack([np.linspace(-12, 12, 2001), near, near * 1e-4]).astype(np.float32)
+    n, p, beta, eps = 0.9, 0.7, 0.5, -1e-6
+    got = call("xielu", [x], fp=(n, p, beta, eps))
+    v = x.astype(np.float64)
+    below = n * (np.expm1(np.minimum(v, eps)) - v) + beta * v
+    want = np.where(v > 0, p * v * v + beta * v, below)
+    size = np.abs(v) * (n + beta) + p * v * v + 1e-6
+    assert (np.abs(got - want) <= 4 * UNIT * size).all()
+    assert call("xielu", [np.array([[-1e30]], np.float32)], fp=(1.0, 1.0, 0.0, eps))[0, 0] == 1e30
+
+
 def test_the_clamped_gate() -> None:
     gate, up = gaps(RNG, 3, 67, scale=6.0), gaps(RNG, 3, 67, scale=6.0)
     got = call("swiglu_oai", [gate, up], fp=(1.702, 7.0))

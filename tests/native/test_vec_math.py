@@ -78,7 +78,7 @@ SAME = [
     "nan", "and_or", "round_i", "from_i", "i_add", "i_sub", "i_bits", "i_shifts", "i_minmax",
     "i_compare", "i_equal", "sum", "hmax", "i_hmax", "i_hsum", "swap_pairs", "store_i8",
     "sum16", "transpose16", "pick", "load_u8", "load_i8", "set1_f16", "load_bf16", "exp", "log",
-    "sigmoid", "tanh", "erf",
+    "expm1", "softplus", "sigmoid", "tanh", "erf",
 ]  # fmt: skip
 
 
@@ -166,6 +166,10 @@ def test_accuracy(probes: dict[str, Probe]) -> None:
     c, rng = probes["scalar"], np.random.default_rng(12)
     x = np.concatenate([rng.uniform(-103, 88, 20000), rng.uniform(-1, 1, 12768)]).astype("f4")
     assert ulps(c("exp", x), np.exp(x.astype(np.float64))) <= 1.1
+    assert ulps(c("softplus", x), np.logaddexp(x.astype(np.float64), 0)) <= 2.5
+    x = np.concatenate([-(10.0 ** rng.uniform(-37, 2, 20000)), rng.uniform(-4, 0, 12768)])
+    x = x.astype(np.float32)
+    assert ulps(c("expm1", x), np.expm1(x.astype(np.float64))) <= 2
     x = np.concatenate([10.0 ** rng.uniform(-44, 38, 20000), rng.uniform(0.5, 2, 12768)])
     x = x.astype(np.float32)
     assert ulps(c("log", x), np.log(x.astype(np.float64))) <= 1.1
@@ -188,6 +192,8 @@ def test_edges(probes: dict[str, Probe]) -> None:
             -104.0: 0.0,
             -103.0: None,
         },
+        "expm1": {-inf: -1.0, 0.0: 0.0, -1e-38: -1e-38, -100.0: -1.0},
+        "softplus": {-inf: 0.0, inf: inf, 50.0: 50.0, -100.0: None},
         "log": {0.0: -inf, inf: inf, 1.0: 0.0, -1.0: np.nan, 1e-45: None},
         "tanh": {-inf: -1.0, inf: 1.0, 20.0: 1.0, 0.0: 0.0},
         "sigmoid": {-inf: 0.0, inf: 1.0, 0.0: 0.5, -100.0: None},

@@ -128,6 +128,13 @@ def swiglu_oai(node: Tensor, gate: Array, up: Array | None = None) -> Array:
     return gate * sigmoid(alpha * gate) * (np.clip(up, -limit, limit) + 1)
 
 
+def xielu(node: Tensor, x: Array) -> Array:
+    """Huang and Schlag 2024; the alphas are those behind their softplus, beta added to alpha_n."""
+    alpha_n, alpha_p, beta, eps = (node.params[p] for p in ("alpha_n", "alpha_p", "beta", "eps"))
+    below = np.expm1(np.minimum(np.minimum(x, 0), eps)) - x
+    return np.where(x > 0, alpha_p * x * x, alpha_n * below) + beta * x
+
+
 def mul_mat(node: Tensor, w: Array, x: Array, addend: Array | None = None) -> Array:
     """w [c3, c2, m, k], x [b3, b2, n, k]: [b3, b2, n, m]. Neighbours among x's share one of w's."""
     for axis in (0, 1):
@@ -185,6 +192,7 @@ MEANING: dict[str, Meaning] = {
     **{f"{name}_quant": _glu(UNARY[act]) for name, act in _GATE.items()},
     "swiglu_oai": swiglu_oai,
     "swiglu_oai_quant": swiglu_oai,
+    "xielu": xielu,
     "clamp": lambda node, x: np.clip(x, node.params["min"], node.params["max"]),
     "rms_norm": rms_norm,
     "rms_norm_quant": rms_norm,

@@ -28,6 +28,13 @@
         return LP_OK;                                                                              \
     }
 
+/* alpha_n, alpha_p, beta, eps */
+LP_INLINE v16 lp_xielu(v16 x, const double *fp) {
+    v16 n = v_set1((float)fp[0]), p = v_set1((float)fp[1]), line = v_mul(v_set1((float)fp[2]), x);
+    v16 below = v_sub(v_expm1(v_min(v_set1((float)fp[3]), v_min(v_zero(), x))), x);
+    return v_sel(v_gt(x, v_zero()), v_fma(v_mul(p, x), x, line), v_fma(below, n, line));
+}
+
 LP_UNARY(scale, v_fma(x, p0, p1))
 LP_UNARY(softcap, v_softcap(x, p0))
 LP_UNARY(silu, v_silu(x))
@@ -45,6 +52,7 @@ LP_UNARY(neg, v_neg(x))
 LP_UNARY(abs, v_abs(x))
 LP_UNARY(sqr, v_mul(x, x))
 LP_UNARY(sqrt, v_sqrt(x))
+LP_UNARY(xielu, lp_xielu(x, n->fp))
 LP_UNARY(clamp, v_min(p1, v_max(p0, x)))
 
 typedef v16 (*v_binary)(v16, v16);
