@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from llamapy.graph.cgraph import CGraph
+from llamapy.graph.ops import OPS
 from llamapy.graph.tensor import OUTPUT, Tensor
 from llamapy.kv.api import Memory
 from llamapy.loader.hparams import HParams
@@ -129,8 +130,23 @@ class Builder:
 
     def finish(self, logits: Tensor) -> None:
         """`logits` [n_vocab, n_outputs] end the graph. When no row is wanted they stay out of it,
-        and with them all that only they need: the graph then just writes the cache."""
+        and with them all that only they need: the graph then just writes cache and states."""
         if self.shape.n_outputs:
             logits.flags |= OUTPUT
             self.logits = logits
             self.expand(logits)
+        else:
+            self.expand(*_writers(logits))
+
+
+def _writers(end: Tensor) -> list[Tensor]:
+    """The nodes under `end` that write states beside their result."""
+    found, seen, todo = [], {end}, [end]
+    while todo:
+        t = todo.pop()
+        if t.op in OPS and OPS[t.op].also_writes:
+            found.append(t)
+        new = [s for s in t.src if s not in seen]
+        seen.update(new)
+        todo += new
+    return found[::-1]
