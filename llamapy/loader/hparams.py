@@ -21,6 +21,7 @@ from llamapy.loader.bounded import (
     wrong,
 )
 from llamapy.loader.experts import Experts, read_experts
+from llamapy.loader.ssm import Ssm, read_ssm
 from llamapy.loader.kda import Kda, read_kda
 from llamapy.loader.mla import Mla, read_mla, yarn_scale
 
@@ -77,6 +78,7 @@ class HParams:
     layer_weights: tuple[int, ...] = ()  # the block of the file each layer has, (): its own
     skip_loop_norm: bool = False
     experts: Experts = Experts()
+    ssm: Ssm = Ssm()
     res_block: int = 0  # kimi-k3: every so many layers one is banked
     situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
     mla: Mla = Mla()
@@ -273,3 +275,21 @@ def with_mla(file: Keys, hp: HParams) -> HParams:
 def with_kda(file: Keys, hp: HParams) -> HParams:
     """`hp` with its Kimi delta attention, which has as many heads as attention."""
     return replace(hp, kda=read_kda(file, hp.arch, next(h for h in hp.n_head if h)))
+
+
+def with_ssm(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its state space models."""
+    return replace(hp, ssm=read_ssm(file, hp.arch))
+
+
+def with_recurrent(file: Keys, hp: HParams, period: int) -> HParams:
+    """`hp` with its recurrent layers, which have no heads of K: those of an array key, or all but
+    every n-th one (a key or `period`)."""
+    key = f"{hp.arch}.attention.recurrent_layers"
+    if key in file.keys:
+        recurrent = [bool(x) for x in file.per_layer(key, hp.n_layer)]
+    else:
+        n = count(file, f"{hp.arch}.full_attention_interval", period, 1)
+        recurrent = [(il + 1) % n != 0 for il in range(hp.n_layer)]
+    kv = tuple(0 if r else n for r, n in zip(recurrent, hp.n_head_kv, strict=True))
+    return replace(hp, n_head_kv=kv)

@@ -40,7 +40,8 @@ class Attn:
     qk_norm: the norm of q and k, '' for none, or what its weight covers; `qk_kind`: of which kind;
         `norm_last`: after the rope instead of before it; `norm_at(hp, il)`: whether layer il has it
     gate: what the result is multiplied by before the projection, made by `attn_gate` from what
-        q is made from: '', 'sigmoid' or 'softplus', per element or per head as the matrix says
+        q is made from: '', 'sigmoid' or 'softplus', per element or per head as the matrix says;
+        `gate_in_q`: there is no such matrix, `attn_q` gives each head's q, then its gate
     q_scale: a tensor by which q is multiplied after the rope, e.g. by position
     """
 
@@ -52,6 +53,7 @@ class Attn:
     norm_last: bool = False
     norm_at: Callable[[HParams, int], bool] = always
     gate: str = ""
+    gate_in_q: bool = False
     q_scale: Callable[[Builder, int], Tensor | None] | None = None
 
 
@@ -125,11 +127,12 @@ def attend(g: Builder, il: int, q: Tensor, sinks: Tensor | None = None) -> Tenso
 
 
 def qkv(g: Builder, il: int, x: Tensor, a: Attn) -> tuple[Tensor, Tensor, Tensor]:
-    """q [n_embd_head_k, n_head, n_tokens], k and v with n_head_kv heads, norms of q and k over all
-    heads included. x [n_embd, n_tokens]"""
+    """q [n_embd_head_k (twice that with a gate in it), n_head, n_tokens], k and v with n_head_kv
+    heads, norms of q and k over all heads included. x [n_embd, n_tokens]"""
     hp, clamp = g.hp, g.hp.clamp_kqv
     heads = (hp.n_head[il], hp.n_head_kv[il], hp.n_head_kv[il])
-    sizes = (hp.n_embd_head_k, hp.n_embd_head_k, hp.n_embd_head_v)
+    size_q = hp.n_embd_head_k * (1 + a.gate_in_q)
+    sizes = (size_q, hp.n_embd_head_k, hp.n_embd_head_v)
     if g.maybe_layer(il, "attn_qkv.weight") is None:
         rows = [linear(g, il, name, x) for name in ("attn_q", "attn_k", "attn_v")]
         if clamp:
@@ -203,6 +206,12 @@ def rotate(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, 
     return q, k
 
 
+def _halves(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Both halves of each row. [2 * n, n_head, n_tokens]"""
+    ne = (x.ne[0] // 2, *x.ne[1:])
+    return view(x, ne, x.nb[1:]), view(x, ne, x.nb[1:], x.nb[1] // 2)
+
+
 def gated(g: Builder, il: int, out: Tensor, x: Tensor, act: str) -> Tensor:
     """`out` [n_embd_head_v * n_head, n_tokens] times act(attn_gate(x)), which is as wide or has a
     number per head."""
@@ -217,6 +226,7 @@ def gated(g: Builder, il: int, out: Tensor, x: Tensor, act: str) -> Tensor:
 def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
     """Self-attention of layer `il`. x [n_embd, n_tokens] -> [n_embd, n_tokens]"""
     q, k, v = qkv(g, il, x, a)
+    q, gate = _halves(q) if a.gate_in_q else (q, None)
     if not a.norm_last:
         q, k = _norm_heads(g, il, q, k, a)
     q, k = rotate(g, il, q, k, a)
@@ -226,7 +236,9 @@ def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
     if factor is not None:
         q = make("mul", q, factor)
     out = store_and_attend(g, il, q, k, v, g.maybe_layer(il, "attn_sinks.weight"))
-    if a.gate:
+    if gate is not None:
+        out = make("mul", out, reshape(make(a.gate, gate), *out.ne))
+    elif a.gate:
         out = gated(g, il, out, x, a.gate)
     sub = g.maybe_layer(il, "attn_sub_norm.weight")
     if sub is not None:
@@ -238,7 +250,7 @@ def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
 
 def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpec]:
     n_embd, n_head, pre = hp.n_embd, hp.n_head[il], f"blk.{il}."
-    n_q, n_out = hp.n_embd_head_k * n_head, hp.n_embd_head_v * n_head
+    n_q, n_out = hp.n_embd_head_k * n_head * (1 + a.gate_in_q), hp.n_embd_head_v * n_head
     n_k, n_v = hp.n_embd_k_gqa(il), hp.n_embd_v_gqa(il)
     if has(f"{pre}attn_qkv.weight") and not has(f"{pre}attn_q.weight"):
         specs = linear_tensors(il, "attn_qkv", n_embd, n_q + n_k + n_v)
@@ -255,7 +267,7 @@ def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpe
             ne = {HEAD: (size,), HEADS: (size, n), FULL: (size * n,), BARE: (1, n)}[a.qk_norm]
             required = a.qk_kind == RMS and a.qk_norm != BARE
             specs += norm_tensors(hp, f"attn_{name}_norm", il, ne, required=required)
-    if a.gate:
+    if a.gate and not a.gate_in_q:
         weight = (n_embd, n_out)
         specs.append(
             TensorSpec(f"{pre}attn_gate.weight", weight, il, "layer", or_ne=(n_embd, n_head))
