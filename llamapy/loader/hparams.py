@@ -21,9 +21,9 @@ from llamapy.loader.bounded import (
     wrong,
 )
 from llamapy.loader.experts import Experts, read_experts
-from llamapy.loader.ssm import Ssm, read_ssm
 from llamapy.loader.kda import Kda, read_kda
 from llamapy.loader.mla import Mla, read_mla, yarn_scale
+from llamapy.loader.ssm import Ssm, read_ssm
 
 MAX_LAYERS = 512
 ROPE_SCALING = ("none", "linear", "yarn", "longrope")

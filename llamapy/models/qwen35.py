@@ -1,5 +1,5 @@
-"""qwen35: qwen3next with a dense feed-forward; heads of v take those of q and k in turns. Of text all
-positions of a token are equal."""
+"""qwen35: qwen3next with a dense feed-forward; heads of v take those of q and k in turns. Of text
+all positions of a token are equal."""
 
 from __future__ import annotations
 

@@ -6,9 +6,12 @@ from __future__ import annotations
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, with_experts, with_recurrent, with_ssm
 from llamapy.models.blocks import HEAD, Attn, Decoder
-from llamapy.models.blocks.gdn import gdn_at, gdn_states as states
+from llamapy.models.blocks.gdn import gdn_at
+from llamapy.models.blocks.gdn import gdn_states as states
 
 HANDLES = frozenset({"expert_count"})
+
+__all__ = ["HANDLES", "decoder", "hparams", "states"]
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:

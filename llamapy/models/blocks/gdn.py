@@ -7,7 +7,6 @@ The ssm keys say its shape: `n_group` heads of q and k, `dt_rank` heads of v, al
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from llamapy.graph.ops import make, reshape, view
@@ -17,19 +16,13 @@ from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.decoder import Part
 from llamapy.models.blocks.linear import linear, linear_tensors, vector
-from llamapy.models.blocks.norm import RMS, norm, norm_tensors
+from llamapy.models.blocks.norm import RMS, norm, norm_tensors, unit
 from llamapy.models.builder import Builder
 
 
 def part_of(x: Tensor, first: int, *ne: int) -> Tensor:
     """Elements [first, first + product of ne) of each token's row, as [*ne, n_tokens]."""
     return view(x, (*ne, x.ne[1]), (*(4 * ne[0] for _ in ne[1:]), x.nb[1]), 4 * first)
-
-
-def _unit(g: Builder, x: Tensor) -> Tensor:
-    """x / sqrt(sum of squares + eps), along ne[0]."""
-    n = x.ne[0]
-    return make("scale", make("rms_norm", x, eps=g.hp.norm_rms_eps / n), scale=n**-0.5, bias=0.0)
 
 
 def _beta_alpha(g: Builder, il: int, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -72,14 +65,22 @@ def gdn(g: Builder, il: int, x: Tensor, tiled: bool) -> Tensor:
     taps = g.layer(il, "ssm_conv1d.weight")
     mixed = make("silu", make("ssm_conv", g.state(il, "conv"), mixed, taps, g.runs))
     n_qk = s.d_state * s.n_group
-    q, k = (_unit(g, part_of(mixed, i * n_qk, s.d_state, s.n_group)) for i in (0, 1))
+    q, k = (part_of(mixed, i * n_qk, s.d_state, s.n_group) for i in (0, 1))
     v = part_of(mixed, 2 * n_qk, s.d_head, s.dt_rank)
     decay = make("softplus", make("add", alpha, g.layer(il, "ssm_dt.bias")))
     decay = make("mul", decay, g.layer(il, "ssm_a"))  # ssm_a is -exp(A)
     out = make(
-        "gated_delta_net", g.state(il, "delta"), q, k, v, decay, make("sigmoid", beta), g.runs,
-        tiled=tiled, scale=1.0 / math.sqrt(s.d_state),
-    )  # fmt: skip
+        "gated_delta_net",
+        g.state(il, "delta"),
+        unit(q, g.hp.norm_rms_eps),
+        unit(k, g.hp.norm_rms_eps),
+        v,
+        decay,
+        make("sigmoid", beta),
+        g.runs,
+        tiled=int(tiled),
+        scale=s.d_state**-0.5,
+    )
     g.expand(out)  # whoever reads it: the states go on
     out = norm(g, RMS, g.name(out, "delta_out", il), "ssm_norm", "ssm_norm", il)
     out = make("swiglu", z, reshape(out, s.d_inner, n))
