@@ -149,9 +149,9 @@ def _try(
 
 
 def read_by_products(matched: Matched) -> set[str]:
-    """Names of the weights that mul_mat reads."""
+    """Names of the weights that products read."""
     output, tied = TIED
-    names = {s.name for s, _ in matched.found.values() if s.op == "mul_mat"}
+    names = {s.name for s, _ in matched.found.values() if s.op in ("mul_mat", "mul_mat_id")}
     return names | {tied} if output in matched.absent else names
 
 
@@ -176,8 +176,12 @@ def _candidates(
     weights: Weights, matched: Matched, device: Repacker, out: Repacked
 ) -> Iterable[Tensor]:
     names = read_by_products(matched)
+    experts = {s.name for s, _ in matched.found.values() if s.op == "mul_mat_id"}
     for name, t in weights.items():
         if name not in names or not t.type.quantised:
+            continue
+        if out.asked == "auto" and name in experts:
+            out.keep("a token reads few of the experts")
             continue
         if t.buffer is None or not t.buffer.type.host:
             out.keep("on another device")

@@ -22,12 +22,12 @@ static void mul_mat_id(struct trial *t) {
     const char *w = t->kernel->wtype, *x = t->kernel->xtype;
     for (int i = 0; i < 8; i++) {
         const int64_t *z = sizes[i / 2], each = i % 2 ? z[2] : 1;
-        const int64_t k = length_of(w, i % 2), gap = i > 3;
-        operand(t, 0, w, SHAPE(k, z[0], z[1]), gap ? gap_of(w) : 0);
+        const int64_t k = length_of(w, i % 2), m = rows_of(t, z[0]), gap = i > 3;
+        operand(t, 0, w, SHAPE(k, m, z[1]), gap && !interleaved(w) ? gap_of(w) : 0);
         operand(t, 1, x, SHAPE(k, each, z[3]), gap ? gap_of(x) : 0);
         routes(t, 2, z[2], z[3], z[1]);
-        place(t, DST, "f32", SHAPE(z[0], z[2], z[3]), gap ? 12 : 0);
-        compute(t);
+        place(t, DST, "f32", SHAPE(m, z[2], z[3]), gap ? 12 : 0);
+        multiply(t);
     }
 }
 

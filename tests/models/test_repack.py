@@ -5,6 +5,7 @@ from __future__ import annotations
 import weakref
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,13 @@ from llamapy.app.bench.shapes import Shape, Spec
 from llamapy.app.bench.synthetic import make_files
 from llamapy.base.errors import MemoryBudgetError, UsageError
 from llamapy.base.log import log
+from llamapy.base.types import BY_NAME
 from llamapy.devices.cpu import CpuDevice
 from llamapy.devices.cpu.buffers import REPACK
+from llamapy.graph.tensor import PARAM, Tensor
 from llamapy.loader import repack
 from llamapy.loader.place_flags import PlaceFlags
+from llamapy.loader.spec import TensorSpec
 from llamapy.runtime.engine import Engine
 
 SMALL = Shape(n_layer=2, n_embd=256, n_ff=512, n_head=4, n_head_kv=2, n_embd_head=64, n_vocab=320)
@@ -253,3 +257,17 @@ def test_copies_go_where_twins_stand_for_them(choice: str, tied: bool, tmp_path:
 def test_float_weights_have_no_twin(tmp_path: Path) -> None:
     with Engine.open(unpack("llama-dense", tmp_path), repack="on") as engine:
         assert engine.repacked.n_tensors == 0
+
+
+def test_auto_leaves_experts_of_which_a_token_reads_few() -> None:
+    device = CpuDevice(1)
+    bank = Tensor(BY_NAME["q8_0"], (64, 16, 4, 1), name="bank", flags=PARAM)
+    bank.buffer = device.alloc(device.default_buft, bank.n_bytes, "weights")
+    spec = TensorSpec("bank", (64, 16, 4), 0, "layer", op="mul_mat_id")
+    matched: Any = SimpleNamespace(found={"bank": (spec, None)}, absent=())
+    weights: Any = {"bank": bank}
+    for choice, chosen in (("auto", []), ("on", [bank])):
+        out = repack.Repacked(choice)
+        assert list(repack._candidates(weights, matched, device, out)) == chosen
+        assert sum(out.kept.values()) == 1 - len(chosen)
+    device.close()

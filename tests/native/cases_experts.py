@@ -4,10 +4,11 @@ experts named twice, one column a token or one for every use, gaps."""
 from __future__ import annotations
 
 import numpy as np
-from cases_matmul import Rng, activations, lengths, weights, wide
+from cases_matmul import Rng, activations, lengths, rows_of, weights, wide
 from cases_rows import gaps, plain, same_as
 from harness import Case, Operand, operand, params, result
 
+from llamapy.devices.ref.interleaved import is_interleaved
 from llamapy.ffi.lib import KernelRow
 
 
@@ -30,7 +31,7 @@ def mul_mat_id(rng: Rng, row: KernelRow) -> list[Case]:
     for i, (m, n_expert, n_used, n_tokens) in enumerate(
         ((9, 5, 2, 1), (35, 3, 3, 1), (40, 4, 2, 13), (33, 6, 1, 4), (7, 1, 1, 2))
     ):
-        k = lengths(row.wtype)[i % len(lengths(row.wtype))]
+        k, m = lengths(row.wtype)[i % len(lengths(row.wtype))], rows_of(row.wtype, m)
         w = weights(rng, row.wtype, (k, m, n_expert))
         for each in (1, n_used):
             x = columns(activations(rng, row.xtype, each * n_tokens, k), each, n_tokens)
@@ -43,8 +44,9 @@ def mul_mat_id(rng: Rng, row: KernelRow) -> list[Case]:
 
 def gapped(rng: Rng, row: KernelRow) -> list[Case]:
     """Gaps behind the rows of every operand, and two uses of one expert by one token."""
-    k, m = lengths(row.wtype)[1], 11
-    w = wide(weights(rng, row.wtype, (k, m, 3)), 4 if row.wtype == "f32" else 6)
+    k, m = lengths(row.wtype)[1], rows_of(row.wtype, 11)
+    gap = 0 if is_interleaved(row.wtype) else 4 if row.wtype == "f32" else 6
+    w = wide(weights(rng, row.wtype, (k, m, 3)), gap)
     x = wide(columns(activations(rng, row.xtype, 10, k), 2, 5), 36)
     ids = np.array([[2, 2], [0, 2], [2, 0], [0, 0], [2, 2]], np.int32)
     dst = wide(result("f32", (m, 2, 5)), 12)

@@ -20,7 +20,7 @@ from llamapy.graph.tensor import Tensor
 
 RNG = np.random.default_rng(11)
 ROWS = [k for k in load().kernels if k.family == "mul_mat_id" and not k.need & ~load().features]
-K, M = 256, 37
+K, M = 256, 40
 
 
 def activations(rng: np.random.Generator, row: KernelRow, n: int) -> np.ndarray:

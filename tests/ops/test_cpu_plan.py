@@ -179,7 +179,20 @@ def test_a_precise_matmul_loses_a_hundredth_of_what_a_plain_one_loses(cpu):
     assert error[True] < error[False] / 100
 
 
-def experts(cpu: CpuDevice, n: int) -> tuple[Tensor, Tensor, Tensor]:
+def interleaved(cpu: CpuDevice, plain: Tensor) -> Tensor:
+    """The same weights with rows interleaved by eight, in a buffer of their own."""
+    twin = make("repack", plain)
+    twin.flags |= OUTPUT
+    graph = CGraph()
+    graph.build_forward_expand(twin)
+    Scheduler([cpu]).compile(graph).run()
+    made = Tensor(twin.type, twin.ne, name=f"{plain.name} (r8)", flags=PARAM)
+    made.buffer = cpu.alloc(cpu.repack_buft, made.n_bytes, "weights")
+    made.buffer.write(0, twin.buffer.read(twin.offset_bytes, twin.n_bytes))
+    return made
+
+
+def experts(cpu: CpuDevice, n: int, twins: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """x -> norm -> gate, up of 2 of 4 experts -> swiglu -> down, summed; n tokens of 64. The ids
     are an input."""
     x = Tensor(F32, (64, n, 1, 1), name="x", flags=INPUT)
@@ -191,6 +204,7 @@ def experts(cpu: CpuDevice, n: int) -> tuple[Tensor, Tensor, Tensor]:
         flat = weight(cpu, (k, m * 4), seed)
         bank = Tensor(flat.type, (k, m, 4, 1), name=f"e{seed}", flags=PARAM)
         bank.buffer = flat.buffer
+        bank.twin = interleaved(cpu, bank) if twins else None
         banks.append(bank)
     gate, up = (make("mul_mat_id", bank, column, ids) for bank in banks[:2])
     out = make("weighted_sum", make("mul_mat_id", banks[2], make("swiglu", gate, up), ids))
@@ -215,11 +229,13 @@ def test_experts_of_many_tokens_equal_those_of_one(cpu, n):
     values = rng.standard_normal((n, 64)).astype(np.float32)
     ids = np.stack([rng.permutation(4)[:2] for _ in range(n)]).astype(np.int32)
 
-    def compute(at: slice) -> np.ndarray:
-        x, chosen, out = experts(cpu, len(values[at]))
+    def compute(at: slice, twins: bool = False) -> np.ndarray:
+        x, chosen, out = experts(cpu, len(values[at]), twins)
         graph = CGraph()
         graph.build_forward_expand(out)
         compiled = Scheduler([cpu]).compile(graph)
+        types = {t.src[0].type.name for t in graph.nodes if t.op == "mul_mat_id"}
+        assert types == ({"q8_0_r8"} if twins else {"q8_0"})
         x.buffer.write(x.offset_bytes, values[at])
         chosen.buffer.write(chosen.offset_bytes, ids[at])
         compiled.run()
@@ -227,5 +243,6 @@ def test_experts_of_many_tokens_equal_those_of_one(cpu, n):
         return np.frombuffer(raw, np.float32).reshape(-1, 64).copy()
 
     whole = compute(slice(None))
+    assert np.array_equal(compute(slice(None), twins=True), whole)
     for i in range(n):
-        assert np.array_equal(compute(slice(i, i + 1))[0], whole[i])
+        assert np.array_equal(compute(slice(i, i + 1), twins=i % 2 == 1)[0], whole[i])

@@ -79,7 +79,7 @@ def _uses(nodes: list[Tensor]) -> tuple[Counter[int], Counter[int]]:
 def _take_twins(nodes: list[Tensor]) -> None:
     """Products of quantised activations read a weight's faster form, where it has one."""
     for node in nodes:
-        if node.op == "mul_mat" and _wants_x8(node) and (twin := node.src[0].twin) is not None:
+        if _wants_x8(node) and (twin := node.src[0].twin) is not None:
             node.src = (twin, *node.src[1:])
 
 
