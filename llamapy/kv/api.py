@@ -6,7 +6,7 @@ one call that edits the books, `revert` takes it back when the run failed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -17,6 +17,10 @@ from llamapy.graph.tensor import Tensor
 
 Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
+
+
+def floats(values: Sequence[float]) -> Floats:
+    return np.array(values, np.float32)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

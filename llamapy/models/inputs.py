@@ -3,12 +3,12 @@ positions, cache rows, cell lists, output rows are data, never baked into a grap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
-from llamapy.kv.api import Floats, Ints, Step, Ubatch
+from llamapy.kv.api import Floats, Ints, Step, Ubatch, floats
 
 Values = Callable[[Ubatch, Step], Ints | Floats]
 
@@ -72,3 +72,9 @@ def temperatures(n_tokens: int, scale: float, floor: int, offset: float) -> Inpu
         return u.temperatures(scale, floor, offset)
 
     return _input("inp_attn_scale", (1, 1, n_tokens), values, F32)
+
+
+def constants(name: str, values: Sequence[float]) -> Input:
+    """Numbers of the architecture that no tensor of the file holds, f32 [len(values)]."""
+    array = floats(values)
+    return _input(f"inp_{name}", (len(values),), lambda u, s: array, F32)

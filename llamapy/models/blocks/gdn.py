@@ -81,7 +81,6 @@ def gdn(g: Builder, il: int, x: Tensor, tiled: bool) -> Tensor:
         tiled=int(tiled),
         scale=s.d_state**-0.5,
     )
-    g.expand(out)  # whoever reads it: the states go on
     out = norm(g, RMS, g.name(out, "delta_out", il), "ssm_norm", "ssm_norm", il)
     out = make("swiglu", z, reshape(out, s.d_inner, n))
     return linear(g, il, "ssm_out", out)
