@@ -9,26 +9,33 @@ from typing import Annotated, Any
 import typer
 
 from llamapy.app.inspect import inspect
-from llamapy.base.errors import FileError
+from llamapy.base.errors import FileError, UsageError
 from llamapy.cli import options
 from llamapy.cli.streams import answer_to
 
 File = Annotated[
-    str, typer.Argument(metavar="FILE", help="A GGUF file, any shard of one, or its folder.")
+    str, typer.Argument(metavar="[FILE]", help="A GGUF file, any shard of one, or its folder.")
 ]
+Archs = Annotated[bool, typer.Option("--archs", help="List the architectures that can be run.")]
 Tensors = Annotated[bool, typer.Option("--tensors", help="List every tensor.")]
 
 WIDTH = 96  # of a key's value
 
 
 def command(
-    file: File,
+    file: File = "",
     json: options.Json = False,
     tensors: Tensors = False,
+    archs: Archs = False,
     verbose: options.Verbose = 0,
 ) -> None:
     """Print what a GGUF file says of itself; of a damaged one whatever can be read, with exit 3."""
     options.begin(verbose=verbose, json=json)
+    if archs:
+        _list_archs(file, json)
+        return
+    if not file:
+        raise UsageError("inspect needs a FILE, or --archs")
     found = inspect(file, tensors=tensors)
     with answer_to(None) as out:
         out.write(jsonlib.dumps(found) + "\n" if json else "\n".join(lines(found)) + "\n")
@@ -36,6 +43,20 @@ def command(
     if problems:
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         raise FileError(f"{problems[0]}{more}")
+
+
+def _list_archs(file: str, json: bool) -> None:
+    if file:
+        raise UsageError("inspect --archs takes no FILE")
+    from llamapy.app.archs import table  # loads the parts of the engine
+
+    rows = table()
+    with answer_to(None) as out:
+        if json:
+            out.write(jsonlib.dumps({"schema_version": 1, "architectures": rows}) + "\n")
+            return
+        for row in rows:
+            out.write(f"{row['name']:<18}{row['cache']:<24}{row['what']}\n")
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:

@@ -75,6 +75,7 @@ class HParams:
     logit_scale: float = 1.0
     n_rot_swa: int = 0  # of window layers, 0: as of others
     parallel: bool = False  # attention and feed-forward side by side, where that is a key
+    n_layer_nextn: int = 0  # layers behind these that predict further tokens: not computed
     layer_weights: tuple[int, ...] = ()  # the block of the file each layer has, (): its own
     skip_loop_norm: bool = False
     experts: Experts = Experts()
@@ -215,7 +216,8 @@ def swa_pattern(
             raise wrong(file, key, "a period of at least 0", value)
         full = 0 if dense_first else value - 1
         return tuple(not value or il % value != full for il in range(hp.n_layer))
-    return tuple(bool(x) for x in file.per_layer(key, hp.n_layer))
+    values = file.per_layer(key, hp.n_layer + hp.n_layer_nextn)
+    return tuple(bool(x) for x in values[: hp.n_layer])
 
 
 def read_window(
@@ -293,3 +295,15 @@ def with_recurrent(file: Keys, hp: HParams, period: int) -> HParams:
         recurrent = [(il + 1) % n != 0 for il in range(hp.n_layer)]
     kv = tuple(0 if r else n for r, n in zip(recurrent, hp.n_head_kv, strict=True))
     return replace(hp, n_head_kv=kv)
+
+
+def without_nextn(file: Keys, hp: HParams) -> HParams:
+    """`hp` without the last blocks, which predict further tokens from what the others gave."""
+    n = count(file, f"{hp.arch}.nextn_predict_layers", 0)
+    if n >= hp.n_layer:
+        key = f"{hp.arch}.nextn_predict_layers"
+        raise wrong(file, key, f"fewer than the {hp.n_layer} blocks", n)
+    if not n:
+        return hp
+    cut = {name: getattr(hp, name)[:-n] for name in ("n_head", "n_head_kv", "n_ff", "is_swa")}
+    return replace(hp, n_layer=hp.n_layer - n, n_layer_nextn=n, **cut)

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_window, with_experts
-from llamapy.models.blocks import HEAD, Attn, Decoder
+from llamapy.models.blocks import HEAD, SANDWICH, Attn, Decoder
 
 HANDLES = frozenset({"expert_count", "attention.sliding_window"})
 
@@ -20,8 +20,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
+    return replace(
+        SANDWICH,
         attn=Attn(qk_norm=HEAD, gate="sigmoid", rope_at=lambda hp, il: (il + 1) % 4 != 0),
     )

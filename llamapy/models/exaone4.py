@@ -3,9 +3,11 @@ layer sees all and has no rope."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_window
-from llamapy.models.blocks import HEAD, Attn, Decoder, window_only
+from llamapy.models.blocks import HEAD, POST_NORMED, Attn, Decoder, window_only
 
 HANDLES = frozenset({"attention.sliding_window", "nextn_predict_layers"})
 N_LAYER_32B = 64  # the one size with windows
@@ -16,10 +18,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(
-        attn_norm="",
-        ffn_norm="",
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
+    return replace(
+        POST_NORMED,
         attn=Attn(qk_norm=HEAD, rope_at=window_only, rope_factors=True),
     )

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_window
-from llamapy.models.blocks import Decoder
+from llamapy.models.blocks import SANDWICH, Decoder
 
 HANDLES = frozenset({"attention.sliding_window"})
 N_LAYER_27B = 46  # the one size that scales q by its width per head instead of the head size
@@ -27,4 +27,4 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(post_attn_norm="post_attention_norm", post_ffn_norm="post_ffw_norm", act="geglu")
+    return replace(SANDWICH, act="geglu")

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from llamapy.loader.bounded import Keys, count, positive_real
 from llamapy.loader.hparams import HParams, swa_pattern
-from llamapy.models.blocks import HEAD, Attn, Decoder
+from llamapy.models.blocks import HEAD, SANDWICH, Attn, Decoder
 
 HANDLES = frozenset({"attention.sliding_window"})
 N_LAYER_27B = 62  # the one size that scales q by its width per head instead of the head size
@@ -32,9 +32,8 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
+    return replace(
+        SANDWICH,
         attn=Attn(qk_norm=HEAD),
         act="geglu",
     )

@@ -3,16 +3,17 @@ matrix."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.loader.hparams import HParams
-from llamapy.models.blocks import NEOX, NORMAL, Attn, Decoder
+from llamapy.models.blocks import NEOX, NORMAL, SANDWICH, Attn, Decoder
 
 HANDLES = frozenset({"rope.dimension_sections"})
 
 
 def decoder(hp: HParams) -> Decoder:
     """Files of the vision models say sections; of text all positions of a token are equal."""
-    return Decoder(
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
+    return replace(
+        SANDWICH,
         attn=Attn(rope=NEOX if any(hp.rope.sections) else NORMAL),
     )

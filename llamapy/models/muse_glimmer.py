@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_scales, read_window
-from llamapy.models.blocks import BARE, HEAD, NORMAL, Attn, Decoder
+from llamapy.models.blocks import BARE, HEAD, NORMAL, SANDWICH, Attn, Decoder
 
 HANDLES = frozenset({"attention.sliding_window", "logit_scale"})
 
@@ -18,10 +18,9 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(
+    return replace(
+        SANDWICH,
         embd_norm=BARE,
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
         post_eps=1e-8,
         attn=Attn(rope=NORMAL, rope_at=lambda hp, il: hp.is_swa[il], qk_norm=HEAD, gate="sigmoid"),
     )

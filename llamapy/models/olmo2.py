@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, plain_window
-from llamapy.models.blocks import FULL, Attn, Decoder
+from llamapy.models.blocks import FULL, POST_NORMED, Attn, Decoder
 
 HANDLES = frozenset({"attention.sliding_window"})
 
@@ -14,10 +16,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(
-        attn_norm="",
-        ffn_norm="",
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
+    return replace(
+        POST_NORMED,
         attn=Attn(qk_norm=FULL),
     )

@@ -3,9 +3,11 @@ and k."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_window
-from llamapy.models.blocks import HEAD, Attn, Decoder
+from llamapy.models.blocks import HEAD, SANDWICH, Attn, Decoder
 
 HANDLES = frozenset({"attention.sliding_window"})
 
@@ -15,8 +17,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(
-        post_attn_norm="post_attention_norm",
-        post_ffn_norm="post_ffw_norm",
+    return replace(
+        SANDWICH,
         attn=Attn(qk_norm=HEAD),
     )

@@ -28,7 +28,7 @@ from types import ModuleType
 from llamapy.base.errors import FileError, near_match
 from llamapy.kv.api import CacheShape, States
 from llamapy.loader.bounded import Keys
-from llamapy.loader.hparams import HParams, read_hparams
+from llamapy.loader.hparams import HParams, read_hparams, without_nextn
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.decoder import Decoder, build_decoder, decoder_tensors
 from llamapy.models.builder import Builder
@@ -58,10 +58,22 @@ def module_of(arch: str) -> ModuleType:
     return importlib.import_module(f"llamapy.models.{_module(arch)}")
 
 
-def known() -> list[str]:
-    """Names of the architectures that have a file here."""
+def modules() -> list[str]:
+    """Names of the modules that are architectures."""
     names = (m.name for m in pkgutil.iter_modules(_models_path()))
     return sorted(n for n in names if n not in _NOT_ARCHS)
+
+
+def name_of(module: ModuleType) -> tuple[str, str]:
+    """The GGUF's name of an architecture, and what tells it from others: its docstring, in which
+    a colon parts them."""
+    name, _, what = " ".join((module.__doc__ or "").split()).partition(": ")
+    return name, what
+
+
+def known() -> list[str]:
+    """The GGUF's names of all architectures that have a file here."""
+    return sorted(name_of(module_of(m))[0] for m in modules())
 
 
 def _models_path() -> list[str]:
@@ -70,13 +82,13 @@ def _models_path() -> list[str]:
 
 def find(arch: str, path: object) -> Architecture:
     """The architecture's functions. Raises FileError naming the near match and the list."""
-    names = known()
-    if _module(arch) not in names:
+    m = module_of(arch) if _module(arch) in modules() else None
+    if m is None or name_of(m)[0] != arch:
+        names = known()
         raise FileError(
             f"{path}: architecture '{arch}' is not supported{near_match(arch, names)} "
             f"(supported: {', '.join(names)})"
         )
-    m = module_of(arch)
     tensors, build = _of_decoder(m.decoder) if hasattr(m, "decoder") else (m.tensors, m.build)
     return Architecture(
         arch,
@@ -110,4 +122,6 @@ def shape_of(arch: Architecture, file: Keys) -> HParams:
     has an impossible value, or changes the result and is not handled here."""
     hp = read_hparams(file)
     refuse_unhandled(file, hp, arch.handles)
+    if "nextn_predict_layers" in arch.handles:
+        hp = without_nextn(file, hp)
     return arch.hparams(file, hp)

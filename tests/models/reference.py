@@ -24,7 +24,7 @@ def logits() -> dict[str, np.ndarray]:
 
 
 FIXTURES = sorted(logits().keys() - {"tokens"})
-NAMES = [n for n in FIXTURES if n.rsplit("-", 1)[0].replace("-", "_") in known()]
+NAMES = [n for n in FIXTURES if n.rsplit("-", 1)[0] in known()]
 
 
 # The reference rounds GELU through half-precision tables.

@@ -4,7 +4,7 @@ feed-forward with norms around them. `Decoder` says what tells one from another.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
@@ -66,6 +66,11 @@ class Decoder:
     output_norm: str = "output_norm"
     divide_logits: bool = False
     without: tuple[str, ...] = ()
+
+
+# Norms around attention and feed-forward, and norms behind them only.
+SANDWICH = Decoder(post_attn_norm="post_attention_norm", post_ffn_norm="post_ffw_norm")
+POST_NORMED = replace(SANDWICH, attn_norm="", ffn_norm="")
 
 
 def _part(at: PartAt | None, hp: HParams, il: int) -> Part | None:
