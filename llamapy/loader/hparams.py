@@ -68,6 +68,7 @@ class HParams:
     attn_softcap: float = 0.0
     final_softcap: float = 0.0
     max_alibi_bias: float = 0.0
+    temperature: float = 0.0  # by which q grows with the logarithm of its position
     clamp_kqv: float = 0.0
     attn_value_scale: float = 1.0  # of what attention gives
     embedding_scale: float = 1.0

@@ -269,6 +269,12 @@ class Context(Closing):
                     raise UsageError(f"sequence {seq} continues at position {want}, not {pos}")
                 next_pos[seq] = pos + 1
         longest = max(next_pos.values())
+        places = self._weights.get("position_embd.weight")
+        if places is not None and longest > places.ne[1]:
+            raise ContextError(
+                f"{batch.n_tokens} tokens end at position {longest}, and this model has learned "
+                f"{places.ne[1]} positions, no more"
+            )
         if longest > self.params.n_ctx:
             raise ContextError(
                 f"{batch.n_tokens} tokens end at position {longest} of a context of "

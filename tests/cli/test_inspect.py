@@ -239,3 +239,18 @@ def test_nothing_heavy_is_imported(small: Path) -> None:
     command = [sys.executable, "-c", code, str(small)]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.endswith("heavy: []\n")
+
+
+def test_architectures_are_listed() -> None:
+    out = run("--archs")
+    assert out.returncode == 0 and out.stderr == ""
+    assert [line for line in out.stdout.splitlines() if line.startswith("command-r ")]
+    rows = json.loads(run("--archs", "--json").stdout)["architectures"]
+    assert {"name": "qwen2", "cache": "K, V"}.items() <= next(
+        row for row in rows if row["name"] == "qwen2"
+    ).items()
+
+
+def test_a_file_or_the_list(small: Path) -> None:
+    assert run().returncode == 2
+    assert run("--archs", small).returncode == 2

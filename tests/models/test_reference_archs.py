@@ -137,3 +137,11 @@ def test_without_order_a_sequence_is_computed_at_once(open_model, name):
         pytest.raises(ContextError, match="larger -ub"),
     ):
         ctx.decode(TOKENS)
+
+
+@pytest.mark.parametrize("name", sorted(LEARNED))
+def test_positions_that_were_not_learned_are_refused(open_model, name):
+    with context(open_model(name), n_ctx=512) as ctx:
+        ctx.decode(TOKENS * 4)
+        with pytest.raises(ContextError, match="learned 256 positions"):
+            ctx.decode([1])

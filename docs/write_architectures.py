@@ -1,0 +1,43 @@
+"""Writes docs/architectures.md from the architectures' own modules and the models that tests hold
+them to: `python docs/write_architectures.py`. A test compares the page with what this gives."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from llamapy.app.archs import table
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "architectures.md"
+HEAD = """# Architectures
+
+Each is a file in `llamapy/models/`, named as the GGUF names it. "Keeps": what a sequence needs from
+token to token: K and V of all cells or of windows, the latent form of both, states that cannot go
+back, or the whole sequence at once. "Reference": models of that architecture whose logits tests
+compare with reference logits (a sum of squared differences of at most 1e-8 of the sum of squares,
+1e-6 with GELU, which the reference takes from half-precision tables): in one batch, in halves, token by
+token, with four sequences at once, on 1 to 4 threads, in batches of 1, 7 and 64, on several instruction
+sets. "Paper": a float64 pass written from its paper or model card, in `tests/papers/`, agrees.
+
+| architecture | keeps | reference | paper | what tells it from others |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    with np.load(ROOT / "tests" / "data" / "archs" / "logits.npz") as z:
+        models = [name.rsplit("-", 1) for name in z.files if name != "tokens"]
+    rows = []
+    for row in table():
+        name = row["name"]
+        kinds = ", ".join(sorted(kind for arch, kind in models if arch == name))
+        paper = (ROOT / "tests" / "papers" / f"{name.replace('-', '_')}.py").exists()
+        cells = (f"`{name}`", row["cache"], kinds or "-", "yes" if paper else "-", row["what"])
+        rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")
+    return HEAD + "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
