@@ -17,9 +17,10 @@ Each is a file in `llamapy/models/`, named as the GGUF names it. "Keeps": what a
 token to token: K and V of all cells or of windows, the latent form of both, states that cannot go
 back, or the whole sequence at once. "Reference": models of that architecture whose logits tests
 compare with reference logits (a sum of squared differences of at most 1e-8 of the sum of squares,
-1e-6 with GELU, which the reference takes from half-precision tables): in one batch, in halves, token by
-token, with four sequences at once, on 1 to 4 threads, in batches of 1, 7 and 64, on several instruction
-sets. "Paper": a float64 pass written from its paper or model card, in `tests/papers/`, agrees.
+1e-6 with GELU, which the reference takes from half-precision tables): in one batch, in halves,
+token by token, with four sequences at once, on 1 to 4 threads, in batches of 1, 7 and 64, on
+several instruction sets. "Paper": a float64 pass written from its paper or model card, in
+`tests/papers/`, agrees.
 
 | architecture | keeps | reference | paper | what tells it from others |
 |---|---|---|---|---|

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from llamapy.base.errors import ContextError, UsageError
-from llamapy.kv.api import CUTS
+from llamapy.kv.api import CUTS, Ubatch
 from llamapy.runtime.batch import Batch, join, single, split, split_runs, split_simple
 
 
@@ -153,3 +153,10 @@ def test_join_keeps_each_parts_rows():
     assert b.pos.tolist() == [0, 1, 7]
     assert b.seqs == ((0,), (0,), (1,))
     assert b.want.tolist() == [False, True, True]
+
+
+def test_temperatures_grow_with_the_logarithm_of_whole_spans() -> None:
+    pos = np.array([0, 8190, 8191, 16383, 99999], np.int32)
+    u = Ubatch(pos, pos, ((0,),) * 5, pos[:0], pos[:0])
+    want = [1.0, 1.0, 1 + 0.1 * np.log(2), 1 + 0.1 * np.log(3), 1 + 0.1 * np.log(13)]
+    assert u.temperatures(0.1, 8192, 1.0) == pytest.approx(want, rel=1e-6)
