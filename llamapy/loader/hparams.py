@@ -74,6 +74,7 @@ class HParams:
     embedding_scale: float = 1.0
     residual_scale: float = 1.0
     logit_scale: float = 1.0
+    turns: tuple[bool, ...] = ()  # which layers have rope, where the file says so
     n_rot_swa: int = 0  # of window layers, 0: as of others
     parallel: bool = False  # attention and feed-forward side by side, where that is a key
     n_layer_nextn: int = 0  # layers behind these that predict further tokens: not computed
@@ -85,6 +86,8 @@ class HParams:
     situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
     mla: Mla = Mla()
     kda: Kda = Kda()
+    ssm: Ssm = Ssm()
+    n_conv: int = 0  # taps of the short convolutions in attention's place
 
     def n_embd_k_gqa(self, il: int) -> int:
         """Elements of one token's K row in layer `il`."""
@@ -146,16 +149,16 @@ def _heads(file: Keys, arch: str, n_layer: int) -> tuple[tuple[int, ...], tuple[
     key, key_kv = f"{arch}.attention.head_count", f"{arch}.attention.head_count_kv"
     n_head = counts(file, key, n_layer)
     n_head_kv = counts(file, key_kv, n_layer) if key_kv in file.keys else n_head
-    if not any(n_head):
-        raise wrong(file, key, "a number above 0", 0)
     for il, (h, kv) in enumerate(zip(n_head, n_head_kv, strict=True)):
-        if h % kv if kv else h:
+        if kv and h % kv:
             raise wrong(file, key_kv, f"a divisor of layer {il}'s {h} heads", kv)
     return n_head, n_head_kv
 
 
 def _head_sizes(file: Keys, arch: str, n_embd: int, heads: int) -> tuple[int, int, int]:
     """Elements of a head of k and of v, and how many of k's are rotated."""
+    if not heads:
+        return 0, 0, 0
     key_k, key_v = f"{arch}.attention.key_length", f"{arch}.attention.value_length"
     if (key_k not in file.keys or key_v not in file.keys) and n_embd % heads:
         raise wrong(file, f"{arch}.embedding_length", f"a multiple of {heads} heads", n_embd)
@@ -177,7 +180,7 @@ def read_hparams(file: Keys) -> HParams:
     n_embd = count(file, f"{arch}.embedding_length", least=1)
     n_ctx_train = count(file, f"{arch}.context_length", least=1)
     n_head, n_head_kv = _heads(file, arch, n_layer)
-    head_k, head_v, n_rot = _head_sizes(file, arch, n_embd, next(h for h in n_head if h))
+    head_k, head_v, n_rot = _head_sizes(file, arch, n_embd, next((h for h in n_head if h), 0))
     rope = read_rope(file, arch, n_ctx_train)
     return HParams(
         arch=arch,

@@ -25,3 +25,8 @@ def no_states(hp: HParams) -> Sequence[States]:
 def unordered(hp: HParams) -> CacheShape:
     """Every token sees all of its sequence."""
     return replace(attention_cache(hp), causal=False)
+
+
+def without_heads(hp: HParams, one: States) -> Sequence[States]:
+    """Layers without heads of K and V carry `one`."""
+    return [{} if kv else one for kv in hp.n_head_kv]

@@ -6,13 +6,11 @@ from __future__ import annotations
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks import NORMAL, Attn, Decoder, Part
+from llamapy.models.blocks import NORMAL, NOTHING, Attn, Decoder, Part
 from llamapy.models.blocks.linear import linear, linear_tensors
 from llamapy.models.builder import Builder
 
-
-def _nothing(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
-    return []
+HANDLES = frozenset({"attention.head_count_kv"})
 
 
 def _matrix(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
@@ -25,12 +23,12 @@ def _multiply(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
 
 def _mixer(hp: HParams, il: int) -> Part | None:
     if not hp.n_head[il]:
-        return Part(_nothing, None)
+        return NOTHING
     return None if hp.n_head_kv[il] else Part(_matrix, _multiply)
 
 
 def _ffn(hp: HParams, il: int) -> Part | None:
-    return None if hp.n_ff[il] else Part(_nothing, None)
+    return None if hp.n_ff[il] else NOTHING
 
 
 def decoder(hp: HParams) -> Decoder:

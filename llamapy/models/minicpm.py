@@ -20,7 +20,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
         residual_scale=1.4 / math.sqrt(hp.n_layer),
         logit_scale=hp.n_embd / 256.0,
     )
-    return granite.hparams(file, hp)
+    return replace(granite.hparams(file, hp), turns=())
 
 
 def decoder(hp: HParams) -> Decoder:

@@ -6,7 +6,7 @@ it in its module's HANDLES.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from llamapy.base.errors import FileError
@@ -29,12 +29,19 @@ def _zero(value: Any, hp: HParams) -> bool:
 CHANGING: dict[str, Harmless] = {
     "attention.causal": _only(True),
     "attention.clamp_kqv": _zero,
+    "attention.head_count": lambda value, hp: any(hp.n_head),
+    "attention.head_count_kv": lambda value, hp: all(
+        kv or not h for h, kv in zip(hp.n_head, hp.n_head_kv, strict=True)
+    ),
     "attention.key_length_mla": _zero,
     "attention.key_length_swa": lambda value, hp: value == hp.n_embd_head_k,
     "attention.kv_lora_rank": _zero,
     "attention.max_alibi_bias": _zero,
     "attention.output_scale": _only(0.0, 1.0),
     "attention.q_lora_rank": _zero,
+    "attention.rope_pattern": lambda value, hp: all(
+        value if isinstance(value, Sequence) else [value]
+    ),
     "attention.shared_kv_layers": _zero,
     "attention.sliding_window": lambda value, hp: (
         _zero(value, hp) or (isinstance(value, int) and value >= hp.n_ctx_train)
@@ -60,6 +67,7 @@ CHANGING: dict[str, Harmless] = {
     "rope.scaling.type": lambda value, hp: value != "longrope",
     "rope.scaling.yarn_attn_factor": _only(1.0),
     "rope.scaling.yarn_log_multiplier": _zero,
+    "ssm.dt_b_c_rms": _only(False),
     "swin_norm": _only(False),
     "use_parallel_residual": _only(False),
 }

@@ -28,6 +28,7 @@ class Part:
     build: Callable[[Builder, int, Tensor, Tensor], Tensor] | None
 
 
+NOTHING = Part(lambda hp, il, has: [], None)
 PartAt = Callable[[HParams, int], Part | None]
 
 
