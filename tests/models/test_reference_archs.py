@@ -18,12 +18,11 @@ def context(model, **more):
     return model.context(**params)
 
 
-@pytest.mark.parametrize("name", STEPPED)
 def attends(ctx):
     return any(ctx.arch.cache(ctx.hp).n_head_kv)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", STEPPED)
 def test_one_batch_halves_and_token_by_token(open_model, name):
     want = logits()[name]
     with context(open_model(name)) as ctx:
