@@ -86,7 +86,6 @@ class HParams:
     situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
     mla: Mla = Mla()
     kda: Kda = Kda()
-    ssm: Ssm = Ssm()
     n_conv: int = 0  # taps of the short convolutions in attention's place
 
     def n_embd_k_gqa(self, il: int) -> int:
