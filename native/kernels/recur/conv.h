@@ -8,35 +8,78 @@ struct lp_conv {
     int64_t d, n;                                /* taps of the weight; channels of the block */
 };
 
-/* out[k] lane i = rows[i][k], rows `nb` bytes apart. */
-LP_INLINE void lp_gather_taps(v16 *out, const char *rows, int64_t nb, int64_t taps, int64_t n) {
-    float lane[16] = {0};
-    for (int64_t k = 0; k < taps; k++) {
-        for (int64_t i = 0; i < n; i++) {
-            memcpy(&lane[i], rows + i * nb + k * 4, 4);
+/* lane[k][i] = rows[i][k], rows nb bytes apart; for sixteen rows side by side, `taps` is a constant
+ * and the compiler knows what to do. */
+LP_INLINE void lp_gather_lanes(float lane[][16], const char *rows, int64_t nb, int64_t taps,
+                               int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < taps; k++) {
+            memcpy(&lane[k][i], rows + i * nb + k * 4, 4);
         }
-        out[k] = v_load(lane);
     }
 }
-LP_INLINE void lp_scatter_taps(char *rows, int64_t nb, const v16 *tap, int64_t taps, int64_t n) {
-    float lane[16];
-    for (int64_t k = 0; k < taps; k++) {
-        v_store(lane, tap[k]);
-        for (int64_t i = 0; i < n; i++) {
-            memcpy(rows + i * nb + k * 4, &lane[i], 4);
+LP_INLINE void lp_scatter_lanes(char *rows, int64_t nb, float lane[][16], int64_t taps, int64_t n) {
+    for (int64_t i = 0; i < n; i++) {
+        for (int64_t k = 0; k < taps; k++) {
+            memcpy(rows + i * nb + k * 4, &lane[k][i], 4);
         }
+    }
+}
+/* out[k] lane i = rows[i][k] for n rows. */
+static void lp_gather_taps(v16 *out, const char *rows, int64_t nb, int64_t taps, int64_t n) {
+    float lane[LP_CONV_TAPS][16];
+    bool whole = n == 16 && nb == taps * 4;
+    if (whole && taps == 4) {
+        lp_gather_lanes(lane, rows, 16, 4, 16);
+    } else if (whole && taps == 3) {
+        lp_gather_lanes(lane, rows, 12, 3, 16);
+    } else {
+        memset(lane, 0, sizeof lane);
+        lp_gather_lanes(lane, rows, nb, taps, n);
+    }
+    for (int64_t k = 0; k < taps; k++) {
+        out[k] = v_load(lane[k]);
+    }
+}
+static void lp_scatter_taps(char *rows, int64_t nb, const v16 *tap, int64_t taps, int64_t n) {
+    float lane[LP_CONV_TAPS][16];
+    for (int64_t k = 0; k < taps; k++) {
+        v_store(lane[k], tap[k]);
+    }
+    if (n == 16 && nb == 12 && taps == 3) {
+        lp_scatter_lanes(rows, 12, lane, 3, 16);
+    } else {
+        lp_scatter_lanes(rows, nb, lane, taps, n);
     }
 }
 
-/* Token t of a run, x and its channels at x, the run's tokens nb bytes apart. */
-LP_INLINE v16 lp_conv_at(const struct lp_conv *c, const char *x, int64_t nb, int64_t t) {
-    v16 acc = v_zero();
-    for (int64_t k = 0; k < c->d; k++) {
-        int64_t at = t - (c->d - 1) + k;
-        v16 in = at < 0 ? c->tap[t + k] : v_load_part((const float *)(x + at * nb), c->n);
-        acc = v_fma(in, c->weight[k], acc);
+/* The tokens of a run, in and out: rows of its channels. tap: those before, then those at the end.
+ */
+LP_INLINE void lp_conv_run(struct lp_conv *c, char *out, int64_t out_nb, const char *in,
+                           int64_t in_nb, int64_t n_tokens, const int64_t d) {
+    v16 w[LP_CONV_TAPS], x[LP_CONV_TAPS];
+#pragma GCC unroll 4
+    for (int64_t k = 0; k < d; k++) {
+        w[k] = c->weight[k];
+        x[k] = c->tap[k];
     }
-    return acc;
+    for (int64_t t = 0; t < n_tokens; t++) {
+        v16 acc = v_zero();
+        x[d - 1] = v_load_part((const float *)(in + t * in_nb), c->n);
+#pragma GCC unroll 4
+        for (int64_t k = 0; k < d; k++) {
+            acc = v_fma(x[k], w[k], acc);
+        }
+        v_store_part((float *)(out + t * out_nb), acc, c->n);
+#pragma GCC unroll 4
+        for (int64_t k = 0; k + 1 < d; k++) {
+            x[k] = x[k + 1];
+        }
+    }
+#pragma GCC unroll 4
+    for (int64_t k = 0; k + 1 < d; k++) {
+        c->tap[k] = x[k];
+    }
 }
 
 int LP_FN(lp_ssm_conv_f32_f32)(const struct lp_args *a, int64_t task, void *scratch) {
@@ -56,7 +99,7 @@ int LP_FN(lp_ssm_conv_f32_f32)(const struct lp_args *a, int64_t task, void *scra
             open = block;
         }
         char *cells = (char *)(uintptr_t)a->src[0] + ch * state->nb[1];
-        for (int64_t k = 0; k < taps; k++) {
+        for (int64_t k = 0; k <= taps; k++) {
             v.tap[k] = v_zero();
         }
         if (s.read >= 0) {
@@ -64,13 +107,12 @@ int LP_FN(lp_ssm_conv_f32_f32)(const struct lp_args *a, int64_t task, void *scra
         }
         const char *in = a->src[1] + s.first * x->nb[1] + ch * 4;
         char *out = a->dst + s.first * n->dst.nb[1] + ch * 4;
-        for (int64_t t = 0; t < s.n; t++) {
-            v_store_part((float *)(out + t * n->dst.nb[1]), lp_conv_at(&v, in, x->nb[1], t), v.n);
-        }
-        for (int64_t k = 0; k < taps; k++) { /* a tap is moved before its place is taken */
-            int64_t at = s.n - taps + k;
-            v.tap[k] =
-                at < 0 ? v.tap[s.n + k] : v_load_part((const float *)(in + at * x->nb[1]), v.n);
+        if (v.d == 4) {
+            lp_conv_run(&v, out, n->dst.nb[1], in, x->nb[1], s.n, 4);
+        } else if (v.d == 3) {
+            lp_conv_run(&v, out, n->dst.nb[1], in, x->nb[1], s.n, 3);
+        } else {
+            lp_conv_run(&v, out, n->dst.nb[1], in, x->nb[1], s.n, v.d);
         }
         lp_scatter_taps(cells + s.write * state->nb[2], state->nb[1], v.tap, taps, v.n);
     }

@@ -19,8 +19,9 @@ enum { LP_DELTA_SCALE }; /* fp */
 LP_INLINE void lp_delta_look(const struct lp_token *d, float *to, const float *from, const float *x,
                              v16 *sum, int64_t m, const int n) {
     (void)to, (void)x;
+    const float *decay = d->decay, *key = d->k;
     for (int64_t i = 0; i < m; i += 16) {
-        v16 e = v_load_part(d->decay + i, m - i), k = v_load_part(d->k + i, m - i);
+        v16 e = v_load_part(decay + i, m - i), k = v_load_part(key + i, m - i);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
             sum[j] = v_fma(v_mul(v_load_part(from + j * m + i, m - i), e), k, sum[j]);
@@ -30,13 +31,16 @@ LP_INLINE void lp_delta_look(const struct lp_token *d, float *to, const float *f
 /* x: d of each row. */
 LP_INLINE void lp_delta_move(const struct lp_token *d, float *to, const float *from, const float *x,
                              v16 *sum, int64_t m, const int n) {
+    const float *decay = d->decay, *key = d->k, *query = d->q;
+    v16 delta[4];
+    lp_spread(delta, x, n);
     for (int64_t i = 0; i < m; i += 16) {
-        v16 e = v_load_part(d->decay + i, m - i);
-        v16 k = v_load_part(d->k + i, m - i), q = v_load_part(d->q + i, m - i);
+        v16 e = v_load_part(decay + i, m - i);
+        v16 k = v_load_part(key + i, m - i), q = v_load_part(query + i, m - i);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
             v16 s = v_mul(v_load_part(from + j * m + i, m - i), e);
-            s = v_fma(k, v_set1(x[j]), s);
+            s = v_fma(k, delta[j], s);
             v_store_part(to + j * m + i, s, m - i);
             sum[j] = v_fma(s, q, sum[j]);
         }
@@ -77,8 +81,9 @@ int LP_FN(lp_gated_delta_net_f32_f32)(const struct lp_args *a, int64_t task, voi
 LP_INLINE void lp_wkv7_look(const struct lp_token *d, float *to, const float *from, const float *x,
                             v16 *sum, int64_t m, const int n) {
     (void)to, (void)x;
+    const float *at = d->a;
     for (int64_t i = 0; i < m; i += 16) {
-        v16 a = v_load_part(d->a + i, m - i);
+        v16 a = v_load_part(at + i, m - i);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
             sum[j] = v_fma(v_load_part(from + j * m + i, m - i), a, sum[j]);
@@ -88,12 +93,16 @@ LP_INLINE void lp_wkv7_look(const struct lp_token *d, float *to, const float *fr
 /* x: s of each row, then v. */
 LP_INLINE void lp_wkv7_move(const struct lp_token *d, float *to, const float *from, const float *x,
                             v16 *sum, int64_t m, const int n) {
+    const float *decay = d->decay, *back = d->b, *key = d->k, *query = d->q;
+    v16 s0[4], v[4];
+    lp_spread(s0, x, n);
+    lp_spread(v, x + 16, n);
     for (int64_t i = 0; i < m; i += 16) {
-        v16 w = v_load_part(d->decay + i, m - i), b = v_load_part(d->b + i, m - i);
-        v16 k = v_load_part(d->k + i, m - i), r = v_load_part(d->q + i, m - i);
+        v16 w = v_load_part(decay + i, m - i), b = v_load_part(back + i, m - i);
+        v16 k = v_load_part(key + i, m - i), r = v_load_part(query + i, m - i);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            v16 in = v_fma(b, v_set1(x[j]), v_mul(k, v_set1(x[16 + j])));
+            v16 in = v_fma(b, s0[j], v_mul(k, v[j]));
             v16 s = v_fma(v_load_part(from + j * m + i, m - i), w, in);
             v_store_part(to + j * m + i, s, m - i);
             sum[j] = v_fma(s, r, sum[j]);

@@ -15,6 +15,13 @@ struct lp_token {
 typedef void (*lp_rows_fn)(const struct lp_token *d, float *to, const float *from, const float *x,
                            v16 *sum, int64_t m, const int n);
 
+/* Before a loop, not in it: a store may change what x or d point to, for all the compiler knows. */
+LP_INLINE void lp_spread(v16 *out, const float *x, const int n) {
+#pragma GCC unroll 4
+    for (int j = 0; j < n; j++) {
+        out[j] = v_set1(x[j]);
+    }
+}
 LP_INLINE void lp_some_rows(lp_rows_fn f, const struct lp_token *d, float *to, const float *from,
                             const float *x, v16 *acc, const int n) {
     v16 sum[4];

@@ -47,20 +47,22 @@ static void lp_scan_token(struct lp_scan *r, const char *x, const char *dt) {
 LP_INLINE void lp_scan_step(const struct lp_scan *r, int64_t i, struct lp_state h, const float *b,
                             const float *c, v16 *acc, const bool per_state, const int n) {
     int64_t k = r->d_state;
-    v16 sum[4];
+    v16 sum[4], d[4], xd[4];
+    const float *a[4];
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++) {
         sum[j] = v_zero();
+        a[j] = r->a[i + j];
+        d[j] = v_set1(per_state ? r->d[i + j] : r->e[i + j]);
+        xd[j] = v_set1(r->xd[i + j]);
     }
     for (int64_t s = 0; s < k; s += 16) {
         v16 bs = v_load_part(b + s, k - s), cs = v_load_part(c + s, k - s);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            v16 e = per_state
-                        ? v_exp(v_mul(v_set1(r->d[i + j]), v_load_part(r->a[i + j] + s, k - s)))
-                        : v_set1(r->e[i + j]);
+            v16 e = per_state ? v_exp(v_mul(d[j], v_load_part(a[j] + s, k - s))) : d[j];
             v16 was = v_load_part(h.from + (i + j) * k + s, k - s);
-            v16 is = v_fma(was, e, v_mul(bs, v_set1(r->xd[i + j])));
+            v16 is = v_fma(was, e, v_mul(bs, xd[j]));
             v_store_part(h.to + (i + j) * k + s, is, k - s);
             sum[j] = v_fma(is, cs, sum[j]);
         }
