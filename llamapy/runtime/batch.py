@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
 import numpy as np
 import numpy.typing as npt
@@ -123,15 +124,18 @@ class _Run:
 def _runs(batch: Batch) -> dict[int, _Run]:
     runs: dict[int, _Run] = {}
     latest: dict[int, int] = {}  # by sequence: the run it was in last
-    for i, of in enumerate(batch.seqs):
+    first = 0
+    for of, tokens in groupby(batch.seqs):
+        at = range(first, first + len(list(tokens)))
+        first = at.stop
         seqs = of if len(of) == 1 else tuple(sorted(set(of)))
         before = {latest[s] for s in seqs if s in latest}
         run = runs[min(before)] if before else None
         if run is not None and run.seqs == seqs and len(before) == 1:
-            run.at.append(i)
+            run.at += at
         else:
             latest.update(dict.fromkeys(seqs, len(runs)))
-            runs[len(runs)] = _Run(seqs, before, [i])
+            runs[len(runs)] = _Run(seqs, before, list(at))
     return runs
 
 
