@@ -23,6 +23,7 @@ from llamapy.loader.bounded import (
 from llamapy.loader.experts import Experts, read_experts
 from llamapy.loader.kda import Kda, read_kda
 from llamapy.loader.mla import Mla, read_mla, yarn_scale
+from llamapy.loader.rwkv import Rwkv, read_rwkv
 from llamapy.loader.ssm import Ssm, read_ssm
 
 MAX_LAYERS = 512
@@ -87,6 +88,7 @@ class HParams:
     mla: Mla = Mla()
     kda: Kda = Kda()
     n_conv: int = 0  # taps of the short convolutions in attention's place
+    rwkv: Rwkv = Rwkv()
 
     def n_embd_k_gqa(self, il: int) -> int:
         """Elements of one token's K row in layer `il`."""
@@ -310,3 +312,10 @@ def without_nextn(file: Keys, hp: HParams) -> HParams:
         return hp
     cut = {name: getattr(hp, name)[:-n] for name in ("n_head", "n_head_kv", "n_ff", "is_swa")}
     return replace(hp, n_layer=hp.n_layer - n, n_layer_nextn=n, **cut)
+
+
+def with_rwkv(file: Keys, hp: HParams, version: int) -> HParams:
+    """`hp` with its RWKV layers, none of which has attention."""
+    none = (0,) * hp.n_layer
+    rwkv = read_rwkv(file, hp.arch, hp.n_embd, version)
+    return replace(hp, rwkv=rwkv, n_head=none, n_head_kv=none)
