@@ -17,7 +17,7 @@ RANK = {"w": 24, "a": 16, "v": 8, "g": 32}
 KEYS = {"w": "decay", "a": "iclr", "v": "value_residual_mix", "g": "gate"}
 
 
-class _File:
+class RandomFile:
     def __init__(self, seed: int) -> None:
         self.writer = Writer()
         self.random = np.random.default_rng(seed)
@@ -34,20 +34,29 @@ class _File:
         self.normal(f"{name}.bias", (N_EMBD,), 0.0, 0.1)
 
 
-def _keys(w: Writer) -> None:
-    w.text("general.architecture", "rwkv7")
-    w.u32("rwkv7.vocab_size", N_VOCAB).u32("rwkv7.context_length", 256)
-    w.u32("rwkv7.embedding_length", N_EMBD).u32("rwkv7.block_count", N_LAYER)
-    w.u32("rwkv7.feed_forward_length", N_FF).u32("rwkv7.wkv.head_size", HEAD)
-    w.u32("rwkv7.attention.head_count", 0).f32("rwkv7.attention.layer_norm_epsilon", 1e-5)
-    for letter, key in KEYS.items():
-        w.u32(f"rwkv7.attention.{key}_lora_rank", RANK[letter])
+def start(arch: str, seed: int) -> RandomFile:
+    """The keys that all versions have, embeddings and their norm."""
+    f = RandomFile(seed)
+    w = f.writer.text("general.architecture", arch)
+    w.u32(f"{arch}.vocab_size", N_VOCAB).u32(f"{arch}.context_length", 256)
+    w.u32(f"{arch}.embedding_length", N_EMBD).u32(f"{arch}.block_count", N_LAYER)
+    w.u32(f"{arch}.feed_forward_length", N_FF).u32(f"{arch}.wkv.head_size", HEAD)
+    w.u32(f"{arch}.attention.head_count", 0).f32(f"{arch}.attention.layer_norm_epsilon", 1e-5)
     w.text("tokenizer.ggml.model", "test")
     w.strings("tokenizer.ggml.tokens", [f"tok_{i}" for i in range(N_VOCAB)])
     w.array("tokenizer.ggml.token_type", "i32", [1] * N_VOCAB)
+    f.normal("token_embd.weight", (N_EMBD, N_VOCAB))
+    f.norm("token_embd_norm")
+    return f
 
 
-def _layer(f: _File, il: int) -> None:
+def end(f: RandomFile, path: Path) -> Path:
+    f.norm("output_norm")
+    f.matrix("output", N_EMBD, N_VOCAB)
+    return f.writer.save(path)
+
+
+def _layer(f: RandomFile, il: int) -> None:
     blk = f"blk.{il}"
     f.norm(f"{blk}.attn_norm")
     f.norm(f"{blk}.attn_norm_2")
@@ -70,12 +79,9 @@ def _layer(f: _File, il: int) -> None:
 
 def write(path: Path, seed: int = 7) -> Path:
     """The same bytes for the same seed."""
-    f = _File(seed)
-    _keys(f.writer)
-    f.normal("token_embd.weight", (N_EMBD, N_VOCAB))
-    f.norm("token_embd_norm")
+    f = start("rwkv7", seed)
+    for letter, key in KEYS.items():
+        f.writer.u32(f"rwkv7.attention.{key}_lora_rank", RANK[letter])
     for il in range(N_LAYER):
         _layer(f, il)
-    f.norm("output_norm")
-    f.matrix("output", N_EMBD, N_VOCAB)
-    return f.writer.save(path)
+    return end(f, path)

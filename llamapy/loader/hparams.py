@@ -294,7 +294,8 @@ def with_recurrent(file: Keys, hp: HParams, period: int) -> HParams:
     every n-th one (a key or `period`)."""
     key = f"{hp.arch}.attention.recurrent_layers"
     if key in file.keys:
-        recurrent = [bool(x) for x in file.per_layer(key, hp.n_layer)]
+        n_all = hp.n_layer + hp.n_layer_nextn
+        recurrent = [bool(x) for x in file.per_layer(key, n_all)[: hp.n_layer]]
     else:
         n = count(file, f"{hp.arch}.full_attention_interval", period, 1)
         recurrent = [(il + 1) % n != 0 for il in range(hp.n_layer)]

@@ -5,6 +5,7 @@ is added, times a factor, to what attention or experts made of it."""
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 
 from llamapy.graph.ops import make, reshape, view
@@ -21,6 +22,7 @@ from llamapy.models.blocks.ends import embed, head, only_outputs
 from llamapy.models.blocks.linear import linear, linear_tensors
 from llamapy.models.blocks.norm import norm, norm_tensors
 from llamapy.models.builder import Builder
+from llamapy.models.caches import without_heads
 
 HANDLES = frozenset({"expert_count", "residual_scale"})
 
@@ -29,9 +31,8 @@ def hparams(file: Keys, hp: HParams) -> HParams:
     return with_recurrent(file, with_experts(file, read_scales(file, hp)), 8)
 
 
-def states(hp: HParams) -> list[States]:
-    carried = (hp.n_embd_head_k, hp.n_embd_head_v, hp.n_head[0])
-    return [{} if n else {"kv": carried} for n in hp.n_head_kv]
+def states(hp: HParams) -> Sequence[States]:
+    return without_heads(hp, {"kv": (hp.n_embd_head_k, hp.n_embd_head_v, hp.n_head[0])})
 
 
 def lightning_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:

@@ -12,7 +12,7 @@ from llamapy.models.blocks import Decoder
 from llamapy.models.blocks.gdn import gdn_at
 from llamapy.models.qwen3next import states
 
-HANDLES = frozenset({"rope.dimension_sections"})
+HANDLES = frozenset({"rope.dimension_sections", "nextn_predict_layers"})
 
 __all__ = ["HANDLES", "decoder", "hparams", "states"]
 

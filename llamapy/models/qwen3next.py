@@ -9,7 +9,7 @@ from llamapy.models.blocks import HEAD, Attn, Decoder
 from llamapy.models.blocks.gdn import gdn_at
 from llamapy.models.blocks.gdn import gdn_states as states
 
-HANDLES = frozenset({"expert_count"})
+HANDLES = frozenset({"expert_count", "nextn_predict_layers"})
 
 __all__ = ["HANDLES", "decoder", "hparams", "states"]
 

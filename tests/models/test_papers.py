@@ -1,4 +1,4 @@
-"""Ten families against passes written from their papers: the reference logits, then the engine.
+"""Eleven families against passes written from their papers: the reference logits, then the engine.
 
 The passes (tests/papers) share no line with the engine: they read the file with the `gguf` package
 and compute in float64, so what both agree on is what the paper says.
@@ -12,17 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import random_rwkv6
 import random_rwkv7
 from papers.weights import Weights
 from reference import GELU, logits, nmse, unpack
 
 from llamapy import Model
 from llamapy.models.registry import known
+from llamapy.runtime.batch import join, single
 
 REFERENCE = [
     "llama-dense", "gemma3-dense", "phi3-dense", "gpt2-dense", "qwen3moe-moe", "deepseek2-moe",
     "mamba2-dense", "qwen3next-moe", "lfm2-dense",
 ]  # fmt: skip
+RANDOM = {"rwkv6": random_rwkv6.write, "rwkv7": random_rwkv7.write}
+UNREAD = {"rwkv6": [], "rwkv7": [f"blk.0.time_mix_v{i}.weight" for i in range(3)]}
 TOKENS = logits()["tokens"].tolist()
 ENGINE = 1e-10  # float32 against float64: what rounding costs, and no more
 
@@ -35,10 +39,7 @@ def paper(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], tuple[Pat
 
     def get(name: str) -> tuple[Path, np.ndarray]:
         if name not in done:
-            if name == "rwkv7":
-                path = random_rwkv7.write(folder / "rwkv7.gguf")
-            else:
-                path = unpack(name, folder)
+            path = RANDOM[name](folder / f"{name}.gguf") if name in RANDOM else unpack(name, folder)
             file = Weights(path)
             forward = importlib.import_module(f"papers.{file.arch}").forward
             done[name] = path, forward(file, TOKENS)
@@ -53,7 +54,7 @@ def test_the_paper_gives_the_reference_logits(paper, name):
     assert nmse(ours, logits()[name]) <= (1e-6 if name in GELU else 1e-8)
 
 
-@pytest.mark.parametrize("name", [*REFERENCE, "rwkv7"])
+@pytest.mark.parametrize("name", [*REFERENCE, *RANDOM])
 def test_the_engine_computes_what_the_paper_says(paper, name):
     arch = name.rsplit("-", 1)[0]
     if arch not in known():
@@ -65,14 +66,15 @@ def test_the_engine_computes_what_the_paper_says(paper, name):
         ctx.clear()
         steps = np.concatenate([ctx.decode([t]) for t in TOKENS])
     assert nmse(whole, want) <= ENGINE
-    assert nmse(steps, want) <= ENGINE
+    assert np.array_equal(steps, whole)
 
 
-def test_the_random_rwkv7_shows_every_part(tmp_path):
-    """Each tensor but layer 0's value residual moves the logits, so an engine that drops one is
+@pytest.mark.parametrize("arch", RANDOM)
+def test_a_random_model_shows_every_part(tmp_path, arch):
+    """Each tensor moves the logits (but layer 0's value residual), so an engine that drops one is
     caught."""
-    file = Weights(random_rwkv7.write(tmp_path / "rwkv7.gguf"))
-    forward = importlib.import_module("papers.rwkv7").forward
+    file = Weights(RANDOM[arch](tmp_path / f"{arch}.gguf"))
+    forward = importlib.import_module(f"papers.{arch}").forward
     want = forward(file, TOKENS[:8])
     random, still = np.random.default_rng(1), []
     for name, values in list(file.tensors.items()):
@@ -80,4 +82,21 @@ def test_the_random_rwkv7_shows_every_part(tmp_path):
         if nmse(forward(file, TOKENS[:8]), want) < 1e-6:
             still.append(name)
         file.tensors[name] = values
-    assert still == [f"blk.0.time_mix_v{i}.weight" for i in range(3)]
+    assert still == UNREAD[arch]
+
+
+@pytest.mark.parametrize("arch", RANDOM)
+def test_a_random_model_keeps_its_bits(tmp_path, arch, monkeypatch):
+    """Whatever threads, cuts, instruction set or batch mates."""
+    with Model.open(RANDOM[arch](tmp_path / f"{arch}.gguf")) as model:
+        with model.context(n_ctx=256, n_threads=1) as ctx:
+            want = ctx.decode(TOKENS, logits="all")
+        with model.context(n_ctx=512, n_threads=3, n_ubatch=7, n_seq_max=2) as ctx:
+            ctx.decode(TOKENS[:9], seq_id=1, logits="none")
+            parts = [single(TOKENS[9:], 9, 1, "all"), single(TOKENS, 0, 0, "all")]
+            got = ctx.decode_batch(join(parts))
+        monkeypatch.setenv("LLAMAPY_ISA", "scalar")
+        with model.context(n_ctx=256, n_threads=1) as ctx:
+            scalar = ctx.decode(TOKENS, logits="all")
+    assert np.array_equal(got, np.concatenate([want[9:], want]))
+    assert np.array_equal(scalar, want)

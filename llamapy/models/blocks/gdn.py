@@ -7,22 +7,19 @@ The ssm keys say its shape: `n_group` heads of q and k, `dt_rank` heads of v, al
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from llamapy.graph.ops import make, reshape, view
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import States
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
+from llamapy.models.blocks.conv import conv_tensors, convolve, part_of
 from llamapy.models.blocks.decoder import Part
 from llamapy.models.blocks.linear import linear, linear_tensors, vector
 from llamapy.models.blocks.norm import RMS, norm, norm_tensors, unit
 from llamapy.models.builder import Builder
-
-
-def part_of(x: Tensor, first: int, *ne: int) -> Tensor:
-    """Elements [first, first + product of ne) of each token's row, as [*ne, n_tokens]."""
-    return view(x, (*ne, x.ne[1]), (*(4 * ne[0] for _ in ne[1:]), x.nb[1]), 4 * first)
+from llamapy.models.caches import without_heads
 
 
 def _beta_alpha(g: Builder, il: int, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -62,8 +59,7 @@ def gdn(g: Builder, il: int, x: Tensor, tiled: bool) -> Tensor:
     mixed, z = _qkv_z(g, il, x)
     beta, alpha = _beta_alpha(g, il, x)
     g.expand(mixed, z, beta, alpha)
-    taps = g.layer(il, "ssm_conv1d.weight")
-    mixed = make("silu", make("ssm_conv", g.state(il, "conv"), mixed, taps, g.runs))
+    mixed = make("silu", convolve(g, il, "ssm_conv1d", mixed))
     n_qk = s.d_state * s.n_group
     q, k = (part_of(mixed, i * n_qk, s.d_state, s.n_group) for i in (0, 1))
     v = part_of(mixed, 2 * n_qk, s.d_head, s.dt_rank)
@@ -98,7 +94,7 @@ def gdn_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
         into |= {"ssm_beta": s.dt_rank, "ssm_alpha": s.dt_rank}
     return [
         *(spec for name, n in into.items() for spec in linear_tensors(il, name, n_embd, n)),
-        vector(il, "ssm_conv1d.weight", s.d_conv, s.n_mixed, op="ssm_conv"),
+        *conv_tensors(il, "ssm_conv1d", s.d_conv, s.n_mixed),
         vector(il, "ssm_dt.bias", s.dt_rank, op="add"),
         vector(il, "ssm_a", s.dt_rank),
         *norm_tensors(hp, "ssm_norm", il, (s.d_head,)),
@@ -106,14 +102,11 @@ def gdn_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
     ]
 
 
-def gdn_states(hp: HParams) -> list[States]:
-    """What the layers without heads of K carry."""
+def gdn_states(hp: HParams) -> Sequence[States]:
+    """The last inputs of the convolution and the matrices."""
     s = hp.ssm
-    carried: States = {
-        "conv": (s.d_conv - 1, s.n_mixed),
-        "delta": (s.d_state, s.d_head, s.dt_rank),
-    }
-    return [{} if n else carried for n in hp.n_head_kv]
+    conv, delta = (s.d_conv - 1, s.n_mixed), (s.d_state, s.d_head, s.dt_rank)
+    return without_heads(hp, {"conv": conv, "delta": delta})
 
 
 def gdn_at(tiled: bool) -> Callable[[HParams, int], Part | None]:
