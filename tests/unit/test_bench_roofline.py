@@ -8,11 +8,14 @@ import time
 import pytest
 
 from llamapy.app.bench import cost
+from llamapy.app.bench.ops import _product
 from llamapy.app.bench.params import Case
 from llamapy.app.bench.roofline import Ceilings, most_in_window, probe_name, side_by_side
 from llamapy.app.bench.shapes import parse_spec
 from llamapy.app.bench.synthetic import make_files
+from llamapy.base.types import BY_NAME
 from llamapy.ffi.lib import FEATURES
+from llamapy.ffi.record import empty_nodes
 from llamapy.graph.tensor import Tensor
 from llamapy.models import registry
 
@@ -95,6 +98,15 @@ def test_what_the_reference_shape_needs() -> None:
     assert (need.prompt_float_ops, need.gen_bytes) == (0, 0)
 
 
+def test_of_experts_a_token_reads_those_it_uses() -> None:
+    bank = Tensor(BY_NAME["q8_0"], (64, 96, 8, 1), name="bank")
+    row = Tensor(BY_NAME["f32"], (64, 8, 1, 1), name="router")
+    w = cost.weigh({"bank": bank, "router": row, "token_embd.weight": row}, 8, 2)
+    assert w.int_ops == 2 * 64 * 96 * 2
+    assert w.n_bytes == 2 * 96 * 68 + 256 + 2 * row.n_bytes  # the embedding is the output too
+    assert w.file_bytes == bank.n_bytes + 2 * row.n_bytes
+
+
 def test_generation_reads_weights_and_cache() -> None:
     hp, w = weights_of("llama-1b/2:F16")
     need = cost.cost(hp, w, Case(n_prompt=0, n_gen=3, n_depth=100))
@@ -118,3 +130,14 @@ def test_ideal_time() -> None:
     assert need.ideal_s(read=4, int8=50, fma=10) == 2 + 3 + 2
     assert math.isnan(need.ideal_s(read=4, int8=0, fma=10))
     assert cost.Cost(0, 0, 8).ideal_s(read=4, int8=0, fma=0) == 2
+
+
+def test_a_record_of_experts_counts_those_it_can_want() -> None:
+    record = empty_nodes(1)[0]
+    record["src"][0]["type"], record["src"][0]["ne"] = 8, (64, 96, 8, 1)
+    for n_tokens, banks in ((3, 6), (30, 8)):  # two of eight experts for each
+        record["dst"]["ne"] = (96, 2, n_tokens, 1)
+        want = (68 * 96 * banks, 2 * 64 * 96 * 2 * n_tokens)
+        assert _product("mul_mat_id-q8_0-x8", record) == want
+    assert _product("mul_mat-q8_0-x8", record) == (68 * 96, 2 * 64 * 96 * 2)
+    assert _product("add-f32-f32", record) == (0, 0)

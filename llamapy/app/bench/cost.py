@@ -50,9 +50,10 @@ class Cost:
         return total
 
 
-def weigh(tensors: Mapping[str, Tensor]) -> Weights:
+def weigh(tensors: Mapping[str, Tensor], n_expert: int = 0, n_used: int = 0) -> Weights:
     """Count a model's weights. Matrices are multiplied with, once per token; of the embedding one
-    row is read, and all of it only where there is no other output matrix."""
+    row is read, and all of it only where there is no other output matrix. Of matrices [k, m,
+    n_expert] a token reads n_used."""
     head = "output.weight" if "output.weight" in tensors else "token_embd.weight"
     n_bytes = int_ops = float_ops = 0
     head_bytes = head_int = head_float = 0
@@ -61,8 +62,9 @@ def weigh(tensors: Mapping[str, Tensor]) -> Weights:
             n_bytes += t.type.row_bytes(t.ne[0])
             if name != head:
                 continue
-        n_bytes += t.n_bytes
-        ops = 2 * t.n_elements if t.ne[1] > 1 else 0
+        used, of = (n_used, n_expert) if n_expert and t.ne[2] == n_expert else (1, 1)
+        n_bytes += t.n_bytes * used // of
+        ops = 2 * t.n_elements * used // of if t.ne[1] > 1 else 0
         if t.type.quantised:
             int_ops += ops
         else:

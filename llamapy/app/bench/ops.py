@@ -131,9 +131,14 @@ def by_kernel(records: list[Any], ns: Any) -> list[OpTime]:
 
 
 def _product(name: str, record: Any) -> tuple[int, int]:
-    """Bytes of weights and operations (a multiply-add is two) of a matrix product, else zeros."""
-    if not name.startswith("mul_mat-"):
+    """Bytes of weights and operations (a multiply-add is two) of a matrix product, else zeros. Of
+    experts: the most that columns as many can want."""
+    if not name.startswith(("mul_mat-", "mul_mat_id-")):
         return 0, 0
     w, dst = record["src"][0], record["dst"]
-    k, m = int(w["ne"][0]), int(w["ne"][1])
-    return BY_ID[int(w["type"])].row_bytes(k) * m, 2 * k * m * int(dst["ne"][1])
+    k, m, n_matrix = (int(n) for n in w["ne"][:3])
+    n_col = int(dst["ne"][1] * dst["ne"][2])
+    if name.startswith("mul_mat-"):
+        n_matrix, n_col = 1, int(dst["ne"][1])
+    n_bytes = BY_ID[int(w["type"])].row_bytes(k) * m * min(n_matrix, n_col)
+    return n_bytes, 2 * k * m * n_col

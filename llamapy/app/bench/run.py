@@ -116,7 +116,8 @@ class _Opened:
         self.engine = Engine.of_files(files, PlaceFlags(), load_mode=load_mode, repack=job.repack)
         self.engine.will_generate(max((case.n_gen for case in job.cases), default=0) * MANY)
         self.load_s = time.perf_counter() - start
-        self.weights = cost.weigh(self.engine.weights)
+        e = self.engine.hparams.experts
+        self.weights = cost.weigh(self.engine.weights, e.n, e.n_used)
         self.synthetic = isinstance(source, Spec)
         self.filename = source.name if isinstance(source, Spec) else str(source)
 
