@@ -284,9 +284,9 @@ def with_kda(file: Keys, hp: HParams) -> HParams:
     return replace(hp, kda=read_kda(file, hp.arch, next(h for h in hp.n_head if h)))
 
 
-def with_ssm(file: Keys, hp: HParams) -> HParams:
-    """`hp` with its state space models."""
-    return replace(hp, ssm=read_ssm(file, hp.arch))
+def with_ssm(file: Keys, hp: HParams, least_groups: int | None = None) -> HParams:
+    """`hp` with its state space models, of which `read_ssm` says more."""
+    return replace(hp, ssm=read_ssm(file, hp.arch, least_groups))
 
 
 def with_recurrent(file: Keys, hp: HParams, period: int) -> HParams:

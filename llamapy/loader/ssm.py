@@ -32,19 +32,20 @@ class Ssm:
         return self.d_inner + 2 * self.n_group * self.d_state
 
 
-def read_ssm(file: Keys, arch: str) -> Ssm:
-    """Groups are counted where the file counts them (Mamba-2)."""
+def read_ssm(file: Keys, arch: str, least_groups: int | None = None) -> Ssm:
+    """`least_groups`: how many groups there are at least, None where there are not even heads."""
     pre = f"{arch}.ssm."
+    n_group = count(file, f"{pre}group_count", None if least_groups else 0, least_groups or 0)
     ssm = Ssm(
         d_conv=count(file, f"{pre}conv_kernel", least=2),
         d_inner=count(file, f"{pre}inner_size", least=1),
         d_state=count(file, f"{pre}state_size", least=1),
         dt_rank=count(file, f"{pre}time_step_rank", least=1),
-        n_group=count(file, f"{pre}group_count", 0),
+        n_group=n_group,
         norms=file.get_bool(f"{pre}dt_b_c_rms", False),
     )
-    if ssm.n_group and ssm.dt_rank % ssm.n_group:
-        raise wrong(file, f"{pre}group_count", f"a divisor of {ssm.dt_rank} heads", ssm.n_group)
-    if ssm.n_group and ssm.d_inner % ssm.dt_rank:
+    if n_group and ssm.dt_rank % n_group:
+        raise wrong(file, f"{pre}group_count", f"a divisor of {ssm.dt_rank} heads", n_group)
+    if least_groups is not None and ssm.d_inner % ssm.dt_rank:
         raise wrong(file, f"{pre}inner_size", f"a multiple of {ssm.dt_rank} heads", ssm.d_inner)
     return ssm

@@ -30,3 +30,9 @@ def unordered(hp: HParams) -> CacheShape:
 def without_heads(hp: HParams, one: States) -> Sequence[States]:
     """Layers without heads of K and V carry `one`."""
     return [{} if kv else one for kv in hp.n_head_kv]
+
+
+def no_heads(hp: HParams) -> HParams:
+    """Of a model without attention, whatever its file says of heads."""
+    none = (0,) * hp.n_layer
+    return replace(hp, n_head=none, n_head_kv=none)

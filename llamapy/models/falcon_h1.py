@@ -19,7 +19,7 @@ ATTN = Attn()
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    return with_ssm(file, hp)
+    return with_ssm(file, hp, 1)
 
 
 def states(hp: HParams) -> Sequence[States]:

@@ -9,7 +9,7 @@ from llamapy.kv.api import States
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, with_ssm
 from llamapy.models import granite
-from llamapy.models.blocks import Decoder
+from llamapy.models.blocks import Decoder, headless
 from llamapy.models.blocks.mamba import MAMBA2, mamba2_state
 from llamapy.models.caches import without_heads
 
@@ -17,7 +17,7 @@ HANDLES = granite.HANDLES | {"attention.head_count_kv"}
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    return with_ssm(file, granite.hparams(file, hp))
+    return with_ssm(file, granite.hparams(file, hp), 1)
 
 
 def states(hp: HParams) -> Sequence[States]:
@@ -25,4 +25,4 @@ def states(hp: HParams) -> Sequence[States]:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return replace(granite.decoder(hp), mixer=lambda hp, il: None if hp.n_head_kv[il] else MAMBA2)
+    return replace(granite.decoder(hp), mixer=headless(MAMBA2))

@@ -10,7 +10,7 @@ from llamapy.kv.api import States
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, with_experts, with_ssm
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks import Attn, Decoder, Moe, Part
+from llamapy.models.blocks import Attn, Decoder, Moe, Part, headless
 from llamapy.models.blocks.ffn import ffn, ffn_tensors
 from llamapy.models.blocks.mamba import MAMBA, mamba_state
 from llamapy.models.blocks.moe import moe_ffn, moe_tensors
@@ -42,6 +42,6 @@ def _build(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
 def decoder(hp: HParams) -> Decoder:
     return Decoder(
         attn=Attn(rope=None),
-        mixer=lambda hp, il: None if hp.n_head_kv[il] else MAMBA,
+        mixer=headless(MAMBA),
         ffn=lambda hp, il: Part(_tensors, _build),
     )

@@ -9,7 +9,7 @@ from dataclasses import replace
 from llamapy.kv.api import States
 from llamapy.loader.bounded import Keys, count
 from llamapy.loader.hparams import HParams
-from llamapy.models.blocks import HEAD, Attn, Decoder
+from llamapy.models.blocks import HEAD, Attn, Decoder, headless
 from llamapy.models.blocks.conv import SHORT_CONV, short_conv_state
 from llamapy.models.caches import without_heads
 
@@ -33,6 +33,6 @@ def states(hp: HParams) -> Sequence[States]:
 def decoder(hp: HParams) -> Decoder:
     return Decoder(
         attn=Attn(qk_norm=HEAD),
-        mixer=lambda hp, il: None if hp.n_head_kv[il] else SHORT_CONV,
+        mixer=headless(SHORT_CONV),
         output_norm="token_embd_norm",
     )

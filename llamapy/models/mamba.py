@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from llamapy.kv.api import States
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, with_ssm
 from llamapy.models.blocks import NOTHING, Decoder
 from llamapy.models.blocks.mamba import MAMBA, mamba_state
-from llamapy.models.caches import without_heads
+from llamapy.models.caches import no_heads, without_heads
 
 HANDLES = frozenset({"attention.head_count", "attention.head_count_kv", "ssm.dt_b_c_rms"})
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    none = (0,) * hp.n_layer
-    return with_ssm(file, replace(hp, n_head=none, n_head_kv=none))
+    return with_ssm(file, no_heads(hp))
 
 
 def states(hp: HParams) -> Sequence[States]:

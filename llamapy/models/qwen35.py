@@ -18,7 +18,7 @@ __all__ = ["HANDLES", "decoder", "hparams", "states"]
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    return with_recurrent(file, with_ssm(file, hp), 4)
+    return with_recurrent(file, with_ssm(file, hp, 1), 4)
 
 
 def decoder(hp: HParams) -> Decoder:

@@ -15,7 +15,7 @@ __all__ = ["HANDLES", "decoder", "hparams", "states"]
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
-    return with_recurrent(file, with_ssm(file, with_experts(file, hp, shared=True)), 4)
+    return with_recurrent(file, with_ssm(file, with_experts(file, hp, shared=True), 1), 4)
 
 
 def decoder(hp: HParams) -> Decoder:

@@ -1,7 +1,7 @@
 """The parts architectures are made of. Shapes are ggml's: innermost axis first."""
 
 from llamapy.models.blocks.attn import BARE, FULL, HEAD, HEADS, NEOX, NORMAL, Attn, window_only
-from llamapy.models.blocks.decoder import NOTHING, POST_NORMED, SANDWICH, Decoder, Part
+from llamapy.models.blocks.decoder import NOTHING, POST_NORMED, SANDWICH, Decoder, Part, headless
 from llamapy.models.blocks.moe import Moe
 from llamapy.models.blocks.norm import LAYER, RMS
 
@@ -21,5 +21,6 @@ __all__ = [
     "Decoder",
     "Moe",
     "Part",
+    "headless",
     "window_only",
 ]

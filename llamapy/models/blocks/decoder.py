@@ -32,6 +32,11 @@ NOTHING = Part(lambda hp, il, has: [], None)
 PartAt = Callable[[HParams, int], Part | None]
 
 
+def headless(part: Part) -> PartAt:
+    """In attention's place in layers without heads of K and V."""
+    return lambda hp, il: None if hp.n_head_kv[il] else part
+
+
 @dataclass(frozen=True, slots=True)
 class Decoder:
     """norm: of which kind all norms are; their biases are what the file has

@@ -74,9 +74,18 @@ def mamba(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
     )
 
 
+def select_norms(hp: HParams, il: int, n_dt: int, has: Has) -> list[TensorSpec]:
+    """Of what `select` reads, where the file has them."""
+    sizes = {"dt": n_dt, "b": hp.ssm.d_state, "c": hp.ssm.d_state}
+    return [
+        spec
+        for name, n in sizes.items()
+        for spec in norm_tensors(hp, f"ssm_{name}_norm", il, (n,), required=False, has=has)
+    ]
+
+
 def mamba_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
     s, n = hp.ssm, hp.n_embd
-    sizes = {"dt": s.dt_rank, "b": s.d_state, "c": s.d_state}
     return [
         *linear_tensors(il, "ssm_in", n, 2 * s.d_inner),
         *conv_tensors(il, "ssm_conv1d", s.d_conv, s.d_inner),
@@ -85,11 +94,7 @@ def mamba_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
         *linear_tensors(il, "ssm_out", s.d_inner, n),
         vector(il, "ssm_a", s.d_state, s.d_inner, op="ssm_scan"),
         vector(il, "ssm_d", s.d_inner),
-        *(
-            spec
-            for name, size in sizes.items()
-            for spec in norm_tensors(hp, f"ssm_{name}_norm", il, (size,), required=False, has=has)
-        ),
+        *select_norms(hp, il, s.dt_rank, has),
     ]
 
 

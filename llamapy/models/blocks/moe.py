@@ -142,19 +142,23 @@ def moe_ffn(g: Builder, il: int, x: Tensor, moe: Moe, router_input: Tensor | Non
 
 
 def _in_small(g: Builder, il: int, x: Tensor, ids: Tensor, w: Tensor, moe: Moe) -> Tensor:
-    """Experts that work in a space of their own, what they give normed."""
-    small = make("mul_mat", g.layer(il, "ffn_routed_down.weight"), x)
+    """Experts that work in a space of their own, what they give normed if there is a norm."""
+    space = "ffn_routed" if g.maybe_layer(il, "ffn_routed_down.weight") else "ffn_latent"
+    small = make("mul_mat", g.layer(il, f"{space}_down.weight"), x)
     out = experts(g, il, small, ids, w, moe)
-    out = norm(g, RMS, out, "ffn_routed_norm", "ffn_routed_norm", il)
-    return make("mul_mat", g.layer(il, "ffn_routed_up.weight"), out)
+    if g.maybe_layer(il, f"{space}_norm.weight") is not None:
+        out = norm(g, RMS, out, f"{space}_norm", f"{space}_norm", il)
+    return make("mul_mat", g.layer(il, f"{space}_up.weight"), out)
 
 
-def _small_tensors(hp: HParams, il: int) -> list[TensorSpec]:
+def _small_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
     n, small = hp.n_embd, hp.experts.n_embd
+    normed = has(f"blk.{il}.ffn_routed_down.weight")  # Kimi's experts; Nemotron's have no norm
+    space = "ffn_routed" if normed else "ffn_latent"
     return [
-        TensorSpec(f"blk.{il}.ffn_routed_down.weight", (n, small), il, "layer"),
-        TensorSpec(f"blk.{il}.ffn_routed_up.weight", (small, n), il, "layer"),
-        *norm_tensors(hp, "ffn_routed_norm", il, (small,)),
+        TensorSpec(f"blk.{il}.{space}_down.weight", (n, small), il, "layer"),
+        TensorSpec(f"blk.{il}.{space}_up.weight", (small, n), il, "layer"),
+        *(norm_tensors(hp, f"{space}_norm", il, (small,)) if normed else []),
     ]
 
 
@@ -179,7 +183,7 @@ def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
         if act in GATED:
             specs += expert_tensors(il, "ffn_gate_exps", n_embd, e.n_ff, e.n)
     if e.n_embd:
-        specs += _small_tensors(hp, il)
+        specs += _small_tensors(hp, il, has)
     if e.n_ff_shared:
         specs += ffn_tensors(hp, il, act, has, e.n_ff_shared, "_shexp")
         specs.append(
