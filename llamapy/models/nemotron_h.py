@@ -1,5 +1,5 @@
-"""nemotron_h: a layer is one of three: a feed-forward where it has width, else attention without rope
-where it has heads of K, else Mamba-2. Each has one norm before it."""
+"""nemotron_h: a layer is one of three: a feed-forward where it has width, else attention, without
+rope, where it has heads of K, else Mamba-2. Each has one norm before it."""
 
 from __future__ import annotations
 
