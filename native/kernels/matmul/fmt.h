@@ -30,11 +30,12 @@ struct lp_scales {
 };
 
 /* `words` words of `unit` bytes of a block. LP_BITS, LP_PAIRS: bits, or pairs of bits, that stand
- * for 32 or 16 weights in order. */
-#define LP_FIELDS 3
+ * for 32 or 16 weights in order. from: where in the block, told by every field or by none, which
+ * follow each other then; the first of those that tell is not at 0. */
+#define LP_FIELDS 6
 enum { LP_PLAIN, LP_BITS, LP_PAIRS };
 struct lp_field {
-    uint8_t words, unit, kind;
+    uint8_t words, unit, kind, from;
 };
 
 struct lp_fmt {

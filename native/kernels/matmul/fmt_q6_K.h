@@ -24,7 +24,12 @@ static inline void lp_q6_K_scales(const uint8_t *b, int j, struct lp_scales *s) 
 static const struct lp_fmt lp_fmt_q6_K = {
     .block = 256,
     .bytes = 210,
-    .field = {{52, 4}, {1, 2}},
+    .field = {{4, 4, LP_PLAIN, 192}, /* each half's upper bits beside its lower ones */
+              {8, 4, LP_PLAIN, 128},
+              {16, 4, LP_PLAIN, 0},
+              {8, 4, LP_PLAIN, 160},
+              {16, 4, LP_PLAIN, 64},
+              {1, 2, LP_PLAIN, 208}},
     .off = 32,
     .max = 63,
     .has_sub = 1,
@@ -34,7 +39,8 @@ static const struct lp_fmt lp_fmt_q6_K = {
 
 #ifdef LP_INT_H
 LP_FORCE b32 lp_q6_K_lanes(struct lp_at p, int j, int h) {
-    const int at = j / 4 * 64 + j % 2 * 32 + 16 * h, at_high = 128 + j / 4 * 32 + 16 * h, i = j % 4;
+    const int low = LP_R8 ? 48 + j / 4 * 96 : j / 4 * 64, at = low + j % 2 * 32 + 16 * h, i = j % 4;
+    const int at_high = (LP_R8 ? 16 + j / 4 * 96 : 128 + j / 4 * 32) + 16 * h;
     const b32 high = lp_bytes(p, at_high);
     const b32 pair = i < 2 ? b32_shl(high, 4 - 2 * i) : b32_shr(high, 2 * i - 4);
     return b32_or(b32_nibbles(lp_bytes(p, at), i / 2), b32_and(pair, b32_set1(48)));
@@ -45,7 +51,7 @@ LP_APART void lp_q6_K_scales8(const uint8_t *const *b, f32x8 *ws, f32x8 *wm) {
 }
 LP_APART void lp_q6_K_sub(const uint8_t *const *b, i32x8 *s) {
     i32x8 w[4];
-    lp_words4(b, 192, w);
+    lp_words4(b, LP_R8 ? 0 : 192, w);
     for (int i = 0; i < 16; i++) {
         s[i] = i8_signed_byte(w[i / 4], i % 4);
     }

@@ -63,6 +63,12 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
+/* Which lines to fetch ahead. Small blocks are read from front to back, which the machine sees and
+ * fetches by itself, faster than if every line were asked for; it only needs help across pages. */
+LP_FORCE int lp_step(const struct lp_fmt *f) {
+    return f->block < 256 ? 512 : 64;
+}
+
 /* Eight rows at `row` by n_col columns. Blocks of several groups are unrolled where that pays:
  * groups differ in their shifts. */
 LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const uint8_t *row,
@@ -82,7 +88,7 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const u
             prep[i] = c[i].prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES;
         }
         lp_rows_open(f, l, &row, g, block, &s);
-        lp_prefetch(row + g / 8 * unit + LP_AHEAD, unit);
+        lp_prefetch_some(row + g / 8 * unit + LP_AHEAD, unit, lp_step(f));
         if (f->block > 32 && n == 8) {
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
