@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference import NAMES
+from reference import CORE, STEPPED
 
 from llamapy.base.errors import UsageError
 
 TOKENS = [i * 7 % 128 for i in range(60)]
 
 
-@pytest.mark.parametrize("types", [("f32", "f32"), ("f16", "q8_0")], ids="-".join)
-@pytest.mark.parametrize("name", NAMES)
-def test_a_loaded_sequence_goes_on_with_the_same_bits(open_model, name, types):
-    k, v = types
+@pytest.mark.parametrize(
+    "name, k, v", [(n, "f32", "f32") for n in STEPPED] + [(n, "f16", "q8_0") for n in CORE]
+)
+def test_a_loaded_sequence_goes_on_with_the_same_bits(open_model, name, k, v):
     with open_model(name).context(n_ctx=256, n_seq_max=2, type_k=k, type_v=v) as ctx:
         ctx.decode(TOKENS[::-1], seq_id=1)
         ctx.decode(TOKENS[:40])
