@@ -1,8 +1,8 @@
 /* gated_delta_net(state, q, k [d_k, n_head_k, T], v [d_v, n_head_v, T], g [n_head_v, T] or [d_k,
  * n_head_v, T], beta [n_head_v, T], runs), parameters tiled and scale. Per token and row:
  *
- *   S[i] = S[i] * exp(g),   d = (v - sum of fma(S[i], k[i])) * beta,
- *   S[i] = fma(k[i], d, S[i]),   o = (sum of fma(S[i], q[i])) * scale
+ *   d = (v - sum of fma(S[i], e * k[i])) * beta with e = exp(g),
+ *   S[i] = fma(k[i], d, S[i] * e),   o = (sum of fma(S[i], q[i])) * scale
  *
  * each step rounded. Head h of v looks at head h / (n_head_v / n_head_k) of q and k, or h %
  * n_head_k where `tiled`.
@@ -15,16 +15,16 @@
 enum { LP_DELTA_TILED }; /* ip */
 enum { LP_DELTA_SCALE }; /* fp */
 
-/* What the state, once decayed, says of k. */
+/* What the state says of a. */
 LP_INLINE void lp_delta_look(const struct lp_token *d, float *to, const float *from, const float *x,
                              v16 *sum, int64_t m, const int n) {
     (void)to, (void)x;
-    const float *decay = d->decay, *key = d->k;
+    const float *at = d->a;
     for (int64_t i = 0; i < m; i += 16) {
-        v16 e = v_load_part(decay + i, m - i), k = v_load_part(key + i, m - i);
+        v16 a = v_load_part(at + i, m - i);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            sum[j] = v_fma(v_mul(v_load_part(from + j * m + i, m - i), e), k, sum[j]);
+            sum[j] = v_fma(v_load_part(from + j * m + i, m - i), a, sum[j]);
         }
     }
 }
@@ -62,34 +62,20 @@ LP_INLINE void lp_delta_open(struct lp_token *d, const struct lp_args *a, int64_
     d->beta = lp_scalar(a, 5, h, t);
     d->scale = (float)a->n->fp[LP_DELTA_SCALE];
     d->decay = own;
-    if (lp_per_channel(&a->n->src[4], &a->n->src[3])) {
-        const float *g = lp_vector(a, 4, h, t);
-        for (int64_t i = 0; i < d->d_k; i += 16) {
-            v16 e = v_exp(v_load_part(g + i, d->d_k - i));
-            v_store_part(own + i, e, d->d_k - i);
-        }
-    } else {
-        float e[16];
-        v_store(e, v_exp(v_set1(lp_scalar(a, 4, h, t))));
-        lp_fill(own, e[0], d->d_k);
+    d->a = own + lp_padded(d->d_k);
+    bool wide = lp_per_channel(&a->n->src[4], &a->n->src[3]);
+    const float *g = wide ? lp_vector(a, 4, h, t) : NULL;
+    v16 e = v_exp(v_set1(wide ? 0.0f : lp_scalar(a, 4, h, t)));
+    for (int64_t i = 0; i < d->d_k; i += 16) { /* own is whole vectors */
+        e = wide ? v_exp(v_load_part(g + i, d->d_k - i)) : e;
+        v_store(own + i, e);
+        v_store(own + lp_padded(d->d_k) + i, v_mul(e, v_load_part(d->k + i, d->d_k - i)));
     }
 }
 int LP_FN(lp_gated_delta_net_f32_f32)(const struct lp_args *a, int64_t task, void *scratch) {
     return lp_heads(a, task, scratch, lp_delta_open, lp_delta_step);
 }
 
-LP_INLINE void lp_wkv7_look(const struct lp_token *d, float *to, const float *from, const float *x,
-                            v16 *sum, int64_t m, const int n) {
-    (void)to, (void)x;
-    const float *at = d->a;
-    for (int64_t i = 0; i < m; i += 16) {
-        v16 a = v_load_part(at + i, m - i);
-#pragma GCC unroll 4
-        for (int j = 0; j < n; j++) {
-            sum[j] = v_fma(v_load_part(from + j * m + i, m - i), a, sum[j]);
-        }
-    }
-}
 /* x: s of each row, then v. */
 LP_INLINE void lp_wkv7_move(const struct lp_token *d, float *to, const float *from, const float *x,
                             v16 *sum, int64_t m, const int n) {
@@ -111,7 +97,7 @@ LP_INLINE void lp_wkv7_move(const struct lp_token *d, float *to, const float *fr
 }
 LP_INLINE v16 lp_wkv7_step(const struct lp_token *d, float *to, const float *from) {
     float x[32] = {0};
-    v_store(x, lp_all_rows(lp_wkv7_look, d, to, from, x));
+    v_store(x, lp_all_rows(lp_delta_look, d, to, from, x));
     v_store(x + 16, v_load_part(d->v, d->n));
     return lp_all_rows(lp_wkv7_move, d, to, from, x);
 }

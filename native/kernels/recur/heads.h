@@ -68,7 +68,7 @@ LP_INLINE void lp_fill(float *out, float x, int64_t n) {
     }
 }
 
-/* Sets d for head h at token t; `own`: d_k floats for a vector that has to be made. */
+/* Sets d for head h at token t; `own`: scratch for two vectors that have to be made. */
 typedef void (*lp_open_fn)(struct lp_token *d, const struct lp_args *a, int64_t h, int64_t t,
                            float *own);
 /* Changes d->n rows and gives their outputs. */
@@ -97,7 +97,7 @@ LP_INLINE void lp_heads_run(const struct lp_recur *c, const struct lp_seq *s, in
         st.from = st.to;
     }
 }
-/* A kernel: scratch holds d_k floats. */
+/* A kernel: scratch holds two vectors. */
 LP_INLINE int lp_heads(const struct lp_args *a, int64_t task, void *scratch, lp_open_fn open,
                        lp_step_fn step) {
     const struct lp_opnd *state = &a->n->src[0];

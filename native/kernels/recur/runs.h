@@ -106,5 +106,9 @@ static inline bool lp_decay_changes(const struct lp_opnd *decay, const struct lp
 static inline int64_t lp_shift_blocks(const struct lp_opnd *x) {
     return (x->ne[0] + LP_SHIFT_BLOCK - 1) / LP_SHIFT_BLOCK;
 }
+/* Floats that n take in whole vectors of 16. */
+static inline int64_t lp_padded(int64_t n) {
+    return (n + 15) / 16 * 16;
+}
 
 #endif

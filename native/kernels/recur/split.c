@@ -69,7 +69,7 @@ static int64_t split_heads(const struct lp_node *n, int vectors, int n_threads) 
     return tasks_of(n, 3, blocks, n->dst.ne[2], n_threads);
 }
 static int64_t vector_bytes(const struct lp_node *n) {
-    return (n->src[0].ne[0] + 15) / 16 * 64;
+    return 2 * lp_padded(n->src[0].ne[0]) * 4;
 }
 
 int64_t lp_split_gated_delta_net(const struct lp_node *n, int n_threads) {
