@@ -17,6 +17,7 @@ from llamapy.base.types import BY_NAME
 from llamapy.ffi.lib import FEATURES
 from llamapy.ffi.record import empty_nodes
 from llamapy.graph.tensor import Tensor
+from llamapy.kv.api import CacheShape
 from llamapy.models import registry
 
 
@@ -72,17 +73,17 @@ def test_two_looks_are_one() -> None:
     assert Ceilings(2, 1, 5, 3).best(Ceilings(2, 2, 4, 3)) == Ceilings(2, 2, 5, 3)
 
 
-def weights_of(spec: str) -> tuple[object, cost.Weights]:
+def weights_of(spec: str) -> tuple[cost.Kept, cost.Weights]:
     with make_files(parse_spec(spec)) as files:
         arch = registry.find(files.get_str("general.architecture"), files.path)
         hp = registry.shape_of(arch, files)
         tensors = {n: Tensor(t.type, t.ne, name=n) for n, t in files.tensors.items()}
-        return hp, cost.weigh(tensors)
+        return cost.Kept(arch.cache(hp), arch.states(hp)), cost.weigh(tensors)
 
 
 def test_what_the_reference_shape_needs() -> None:
     """0.975 G operations per prompt token, as the shape's figures elsewhere say of 8 layers."""
-    hp, w = weights_of("llama-1b/8:Q8_0")
+    kept, w = weights_of("llama-1b/8:Q8_0")
     layer = 2048 * 2048 * 2 + 2048 * 512 * 2 + 3 * 2048 * 8192
     head = 2048 * 32000
     assert w.int_ops == 2 * (8 * layer + head) and w.head_int_ops == 2 * head
@@ -92,7 +93,7 @@ def test_what_the_reference_shape_needs() -> None:
     assert w.head_bytes == head * per
     assert w.n_bytes == (8 * layer + head + 2048) * per + 17 * 2048 * 4  # one row of the embedding
     case = Case(n_prompt=256, n_gen=0, n_batch=100)
-    need = cost.cost(hp, w, case)  # logits of three batches
+    need = cost.cost(kept, w, case)  # logits of three batches
     assert need.prompt_int_ops == 256 * 2 * 8 * layer + 3 * 2 * head
     assert need.prompt_int_ops / 256 / 1e9 == pytest.approx(0.975, abs=0.002)
     assert (need.prompt_float_ops, need.gen_bytes) == (0, 0)
@@ -108,8 +109,8 @@ def test_of_experts_a_token_reads_those_it_uses() -> None:
 
 
 def test_generation_reads_weights_and_cache() -> None:
-    hp, w = weights_of("llama-1b/2:F16")
-    need = cost.cost(hp, w, Case(n_prompt=0, n_gen=3, n_depth=100))
+    kept, w = weights_of("llama-1b/2:F16")
+    need = cost.cost(kept, w, Case(n_prompt=0, n_gen=3, n_depth=100))
     token = 2 * 512 * 2 * 2  # K and V of 512 f16, two layers
     assert need.gen_bytes == 3 * w.n_bytes + token * (101 + 102 + 103)
     assert need.prompt_int_ops == need.prompt_float_ops == 0
@@ -117,11 +118,11 @@ def test_generation_reads_weights_and_cache() -> None:
 
 
 def test_a_window_layer_reads_its_window() -> None:
-    hp, w = weights_of("gemma-3-270m/6:Q8_0")  # five window layers of 512, then a full one
+    kept, w = weights_of("gemma-3-270m/6:Q8_0")  # five window layers of 512, then a full one
     row = 256 * 2 * 2
-    assert cost.kv_bytes(hp, 100, "f16", "f16") == 6 * 100 * row
-    assert cost.kv_bytes(hp, 4000, "f16", "f16") == (5 * 512 + 4000) * row
-    assert cost.kv_bytes(hp, 1, "f32", "q8_0") == 6 * (256 * 4 + 256 // 32 * 34)
+    assert cost.kept_bytes(kept, 100, "f16", "f16") == 6 * 100 * row
+    assert cost.kept_bytes(kept, 4000, "f16", "f16") == (5 * 512 + 4000) * row
+    assert cost.kept_bytes(kept, 1, "f32", "q8_0") == 6 * (256 * 4 + 256 // 32 * 34)
     assert w.head_bytes == 640 * 262144 // 32 * 34  # the embedding is the output matrix
 
 
@@ -141,3 +142,15 @@ def test_a_record_of_experts_counts_those_it_can_want() -> None:
         assert _product("mul_mat_id-q8_0-x8", record) == want
     assert _product("mul_mat-q8_0-x8", record) == (68 * 96, 2 * 64 * 96 * 2)
     assert _product("add-f32-f32", record) == (0, 0)
+
+
+def test_a_token_reads_what_its_layers_keep() -> None:
+    """V within K, another layer's cache, chunks, states."""
+    shape = CacheShape(
+        (1, 0, 2, 2), (64, 64, 32, 32), (32, 64, 32, 32), (False, False, True, True), 10, "chunked",
+        v_is_k=(True, False, False, False), share=(0, 1, 2, 2),
+    )  # fmt: skip
+    kept = cost.Kept(shape, [{}, {"a": (3, 5), "b": (7,)}, {}, {}])
+    states, mla, chunk = 4 * 22, 64 * 2, 2 * 2 * (32 * 2 + 34)  # of two layers
+    assert cost.kept_bytes(kept, 10, "f16", "q8_0") == states + 10 * mla + 10 * chunk
+    assert cost.kept_bytes(kept, 11, "f16", "q8_0") == states + 11 * mla + chunk

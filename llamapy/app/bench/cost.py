@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llamapy.app.bench.params import Case
 from llamapy.base.types import BY_NAME
 from llamapy.graph.tensor import Tensor
-from llamapy.loader.hparams import HParams
+from llamapy.kv.api import CacheShape, States
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,19 +85,29 @@ def weigh(tensors: Mapping[str, Tensor], n_expert: int = 0, n_used: int = 0) -> 
     )
 
 
-def kv_bytes(hp: HParams, n_past: int, type_k: str, type_v: str) -> int:
-    """Bytes of K and V that one token reads which is the `n_past`-th (from 1) of its sequence; a
-    window layer reads its window."""
-    k, v = BY_NAME[type_k], BY_NAME[type_v]
-    total = 0
-    for il in range(hp.n_layer):
-        swa = bool(hp.is_swa) and hp.is_swa[il]
-        seen = min(n_past, hp.n_swa) if swa else n_past
-        total += seen * (k.row_bytes(hp.n_embd_k_gqa(il)) + v.row_bytes(hp.n_embd_v_gqa(il)))
+class Kept(NamedTuple):
+    """What a model keeps from token to token: see models.registry."""
+
+    cache: CacheShape
+    states: Sequence[States]
+
+
+def kept_bytes(kept: Kept, n_past: int, type_k: str, type_v: str) -> int:
+    """Bytes of K, V and states that one token reads which is the `n_past`-th (from 1) of its
+    sequence; a window layer reads its window."""
+    c, k, v = kept.cache, BY_NAME[type_k], BY_NAME[type_v]
+    total = sum(4 * math.prod(ne) for layer in kept.states for ne in layer.values())
+    for il, of in enumerate(c.share):
+        seen = n_past
+        if c.is_swa[il]:
+            seen = (n_past - 1) % c.n_swa + 1 if c.window == "chunked" else min(n_past, c.n_swa)
+        row = k.row_bytes(c.n_embd_head_k[of])
+        row += 0 if c.v_is_k[of] else v.row_bytes(c.n_embd_head_v[of])
+        total += seen * c.n_head_kv[of] * row
     return total
 
 
-def cost(hp: HParams, w: Weights, case: Case) -> Cost:
+def cost(kept: Kept, w: Weights, case: Case) -> Cost:
     """Of one repetition of a test. Attention is not among the operations: prompts are held against
     the matrix products alone, as their ceilings are those of matrix products."""
     n_heads = len(slices(case.n_prompt, case.n_batch))
@@ -105,7 +116,7 @@ def cost(hp: HParams, w: Weights, case: Case) -> Cost:
         case.n_prompt * (w.int_ops - w.head_int_ops) + n_heads * w.head_int_ops,
         case.n_prompt * (w.float_ops - w.head_float_ops) + n_heads * w.head_float_ops,
         case.n_gen * w.n_bytes
-        + sum(kv_bytes(hp, start + i + 1, case.type_k, case.type_v) for i in range(case.n_gen)),
+        + sum(kept_bytes(kept, start + i + 1, case.type_k, case.type_v) for i in range(case.n_gen)),
     )
 
 

@@ -160,7 +160,9 @@ class _Opened:
             for ours, theirs in (("mean", "avg"), ("stddev", "stddev")):
                 out[f"{theirs}_{unit}"] = found[ours]
             out |= {f"{k}_{unit}": found[k] for k in ("median", "mad", "min", "max")}
-        needs = cost.cost(self.engine.hparams, self.weights, s.case)
+        arch, hp = self.engine.arch, self.engine.hparams
+        kept = cost.Kept(arch.cache(hp), arch.states(hp))
+        needs = cost.cost(kept, self.weights, s.case)
         return {
             **out,
             **dict(zip(("read_bytes_before", "read_bytes_after"), s.reads, strict=False)),
