@@ -76,6 +76,10 @@ class HParams:
     residual_scale: float = 1.0
     logit_scale: float = 1.0
     turns: tuple[bool, ...] = ()  # which layers have rope, where the file says so
+    n_embd_head_k_swa: int = 0  # of window layers, 0: as of others
+    n_embd_head_v_swa: int = 0
+    n_embd_per_layer: int = 0  # of the embeddings that each layer gets of its own
+    share: tuple[int, ...] = ()  # the layer whose K and V a layer reads, (): its own
     n_rot_swa: int = 0  # of window layers, 0: as of others
     parallel: bool = False  # attention and feed-forward side by side, where that is a key
     n_layer_nextn: int = 0  # layers behind these that predict further tokens: not computed
@@ -90,12 +94,25 @@ class HParams:
     n_conv: int = 0  # taps of the short convolutions in attention's place
     rwkv: Rwkv = Rwkv()
 
+    def head_k(self, il: int) -> int:
+        """Elements of a head of q and k in layer `il`."""
+        own = self.n_embd_head_k_swa and self.is_swa[il]
+        return self.n_embd_head_k_swa if own else self.n_embd_head_k
+
+    def head_v(self, il: int) -> int:
+        own = self.n_embd_head_v_swa and self.is_swa[il]
+        return self.n_embd_head_v_swa if own else self.n_embd_head_v
+
     def n_embd_k_gqa(self, il: int) -> int:
         """Elements of one token's K row in layer `il`."""
-        return self.n_embd_head_k * self.n_head_kv[il]
+        return self.head_k(il) * self.n_head_kv[il]
 
     def n_embd_v_gqa(self, il: int) -> int:
-        return self.n_embd_head_v * self.n_head_kv[il]
+        return self.head_v(il) * self.n_head_kv[il]
+
+    def reads_of(self, il: int) -> int:
+        """The layer whose K and V layer `il` reads."""
+        return self.share[il] if self.share else il
 
     def n_rot_of(self, il: int) -> int:
         """Elements of a head that are rotated in layer `il`."""
@@ -320,3 +337,10 @@ def with_rwkv(file: Keys, hp: HParams, version: int) -> HParams:
     none = (0,) * hp.n_layer
     rwkv = read_rwkv(file, hp.arch, hp.n_embd, version)
     return replace(hp, rwkv=rwkv, n_head=none, n_head_kv=none)
+
+
+def shares_cache(hp: HParams, first: int) -> HParams:
+    """`hp` whose layers from `first` on read the cache of the last one before that sees as much:
+    the one before it is full, the one before that has a window (Gemma 3n, Gemma 4)."""
+    share = (il if il < first else first - (2 if hp.is_swa[il] else 1) for il in range(hp.n_layer))
+    return replace(hp, share=tuple(share))

@@ -49,7 +49,9 @@ class Builder:
     logits: Tensor | None = None
     stored: dict[Tensor, tuple[Tensor, Tensor]] = field(default_factory=dict)  # by a cache's K
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
+    mid: Tensor = field(init=False)  # between the attention and feed-forward that were built last
     _pos: Tensor | None = None
+    _token_ids: Tensor | None = None
     _outputs: Tensor | None = None
     _runs: Tensor | None = None
     _temperature: Tensor | None = None
@@ -86,6 +88,13 @@ class Builder:
         if self._pos is None:
             self._pos = self.add_input(inputs.positions(self.shape.n_tokens))
         return self._pos
+
+    @property
+    def token_ids(self) -> Tensor:
+        """i32 [n_tokens]."""
+        if self._token_ids is None:
+            self._token_ids = self.add_input(inputs.token_ids(self.shape.n_tokens))
+        return self._token_ids
 
     @property
     def outputs(self) -> Tensor:

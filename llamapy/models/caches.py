@@ -14,7 +14,11 @@ def attention_cache(hp: HParams) -> CacheShape:
     An architecture that differs says so by `replace(attention_cache(hp), ...)`."""
     n = hp.n_layer
     return CacheShape(
-        hp.n_head_kv, (hp.n_embd_head_k,) * n, (hp.n_embd_head_v,) * n, hp.is_swa, hp.n_swa
+        hp.n_head_kv,
+        tuple(hp.head_k(il) for il in range(n)),
+        tuple(hp.head_v(il) for il in range(n)),
+        hp.is_swa,
+        hp.n_swa,
     )
 
 

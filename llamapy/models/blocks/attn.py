@@ -36,24 +36,28 @@ class Attn:
 
     rope: mode, None for no rope anywhere; `rope_at(hp, il)`: whether layer il has it
     rope_factors: whether the file may have factors that divide the frequencies of all layers:
-        Llama 3's, or longrope's two sets, chosen by the length of the context
+        Llama 3's, or longrope's two sets, chosen by the length of the context;
+        `factors_at(hp, il)`: whether layer il takes them
     qk_norm: the norm of q and k, '' for none, or what its weight covers; `qk_kind`: of which kind;
         `norm_last`: after the rope instead of before it; `norm_at(hp, il)`: whether layer il has it
     gate: what the result is multiplied by before the projection, made by `attn_gate` from what
         q is made from: '', 'sigmoid' or 'softplus', per element or per head as the matrix says;
         `gate_in_q`: there is no such matrix, `attn_q` gives each head's q, then its gate
+    v_norm: whether each head of v is normed, without a weight
     q_scale: a tensor by which q is multiplied after the rope, e.g. by position
     """
 
     rope: int | None = NEOX
     rope_at: Callable[[HParams, int], bool] = always
     rope_factors: bool = False
+    factors_at: Callable[[HParams, int], bool] = always
     qk_norm: str = ""
     qk_kind: str = RMS
     norm_last: bool = False
     norm_at: Callable[[HParams, int], bool] = always
     gate: str = ""
     gate_in_q: bool = False
+    v_norm: bool = False
     q_scale: Callable[[Builder, int], Tensor | None] | None = None
 
 
@@ -131,10 +135,12 @@ def qkv(g: Builder, il: int, x: Tensor, a: Attn) -> tuple[Tensor, Tensor, Tensor
     heads, norms of q and k over all heads included. x [n_embd, n_tokens]"""
     hp, clamp = g.hp, g.hp.clamp_kqv
     heads = (hp.n_head[il], hp.n_head_kv[il], hp.n_head_kv[il])
-    size_q = hp.n_embd_head_k * (1 + a.gate_in_q)
-    sizes = (size_q, hp.n_embd_head_k, hp.n_embd_head_v)
+    size_q = hp.head_k(il) * (1 + a.gate_in_q)
+    sizes = (size_q, hp.head_k(il), hp.head_v(il))
     if g.maybe_layer(il, "attn_qkv.weight") is None:
-        rows = [linear(g, il, name, x) for name in ("attn_q", "attn_k", "attn_v")]
+        rows = [linear(g, il, name, x) for name in ("attn_q", "attn_k")]
+        no_v = g.maybe_layer(il, "attn_v.weight") is None
+        rows.append(rows[1] if no_v else linear(g, il, "attn_v", x))
         if clamp:
             rows = [make("clamp", r, min=-clamp, max=clamp) for r in rows]
     else:
@@ -179,9 +185,9 @@ def _norm_head(g: Builder, il: int, x: Tensor, a: Attn, name: str) -> Tensor:
     return norm(g, a.qk_kind, x, f"attn_{name}_norm", f"{name}_norm", il)
 
 
-def factors(g: Builder, a: Attn) -> Tensor | None:
+def factors(g: Builder, il: int, a: Attn) -> Tensor | None:
     """What divides the frequencies, f32 [n_rot / 2]."""
-    if not a.rope_factors:
+    if not a.rope_factors or not a.factors_at(g.hp, il):
         return None
     freqs = g.maybe("rope_freqs.weight")
     if freqs is not None:
@@ -199,7 +205,7 @@ def factor_tensors(hp: HParams) -> list[TensorSpec]:
 def rotate(g: Builder, il: int, q: Tensor, k: Tensor, a: Attn) -> tuple[Tensor, Tensor]:
     if a.rope is None or not a.rope_at(g.hp, il):
         return q, k
-    by = factors(g, a)
+    by = factors(g, il, a)
     q = g.name(rope(g, il, q, a.rope, by), "q_rope", il)
     k = g.name(rope(g, il, k, a.rope, by), "k_rope", il)
     g.expand(q, k)
@@ -223,8 +229,24 @@ def gated(g: Builder, il: int, out: Tensor, x: Tensor, act: str) -> Tensor:
     return reshape(make("mul", by_head, reshape(w, 1, n_head, n)), out.ne[0], n)
 
 
+def _q_alone(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
+    """q of a layer that reads another one's K and V."""
+    hp = g.hp
+    if g.maybe_layer(il, "attn_qkv.weight") is None:
+        q = linear(g, il, "attn_q", x)
+    else:
+        rows = linear(g, il, "attn_qkv", x)
+        q = view(rows, (hp.head_k(il) * hp.n_head[il], x.ne[1]), (rows.nb[1],))
+    q = _norm_head(g, il, _split_heads(q, hp.head_k(il), hp.n_head[il]), a, "q")
+    if a.rope is None or not a.rope_at(hp, il):
+        return q
+    return g.name(rope(g, il, q, a.rope, factors(g, il, a)), "q_rope", il)
+
+
 def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
     """Self-attention of layer `il`. x [n_embd, n_tokens] -> [n_embd, n_tokens]"""
+    if g.hp.reads_of(il) != il:
+        return linear(g, il, "attn_output", attend(g, il, _q_alone(g, il, x, a)))
     q, k, v = qkv(g, il, x, a)
     q, gate = _halves(q) if a.gate_in_q else (q, None)
     if not a.norm_last:
@@ -235,6 +257,8 @@ def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
     factor = a.q_scale(g, il) if a.q_scale else None
     if factor is not None:
         q = make("mul", q, factor)
+    if a.v_norm:
+        v = make("rms_norm", v, eps=g.hp.norm_rms_eps)
     out = store_and_attend(g, il, q, k, v, g.maybe_layer(il, "attn_sinks.weight"))
     if gate is not None:
         out = make("mul", out, reshape(make(a.gate, gate), *out.ne))
@@ -250,7 +274,7 @@ def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
 
 def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpec]:
     n_embd, n_head, pre = hp.n_embd, hp.n_head[il], f"blk.{il}."
-    n_q, n_out = hp.n_embd_head_k * n_head * (1 + a.gate_in_q), hp.n_embd_head_v * n_head
+    n_q, n_out = hp.head_k(il) * n_head * (1 + a.gate_in_q), hp.head_v(il) * n_head
     n_k, n_v = hp.n_embd_k_gqa(il), hp.n_embd_v_gqa(il)
     if has(f"{pre}attn_qkv.weight") and not has(f"{pre}attn_q.weight"):
         specs = linear_tensors(il, "attn_qkv", n_embd, n_q + n_k + n_v)
@@ -258,11 +282,11 @@ def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpe
         specs = [
             *linear_tensors(il, "attn_q", n_embd, n_q),
             *linear_tensors(il, "attn_k", n_embd, n_k),
-            *linear_tensors(il, "attn_v", n_embd, n_v),
+            *linear_tensors(il, "attn_v", n_embd, n_v, required=not a.v_norm),
         ]
     specs += linear_tensors(il, "attn_output", n_out, n_embd)
     if a.qk_norm:
-        size = hp.n_embd_head_k
+        size = hp.head_k(il)
         for name, n in (("q", n_head), ("k", hp.n_head_kv[il])):
             ne = {HEAD: (size,), HEADS: (size, n), FULL: (size * n,), BARE: (1, n)}[a.qk_norm]
             required = a.qk_kind == RMS and a.qk_norm != BARE

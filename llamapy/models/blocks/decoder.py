@@ -163,6 +163,7 @@ def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:
         h = make("add", feed_forward(g, d, il, into, x), h)
         return g.name(_residual(g, h, x), "l_out", il)
     mid = x if h is None else g.name(_residual(g, h, x), "ffn_inp", il)
+    g.mid = mid
     other = _part(d.ffn, g.hp, il)
     if other and not other.build:
         return mid

@@ -6,7 +6,6 @@ from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import TensorSpec
-from llamapy.models import inputs
 from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import Builder
 
@@ -14,8 +13,7 @@ from llamapy.models.builder import Builder
 def embed(g: Builder, scale: float = 1.0) -> Tensor:
     """Rows of token_embd, plus those of learned positions where the file has them.
     [n_embd, n_tokens]"""
-    ids = g.add_input(inputs.token_ids(g.shape.n_tokens))
-    x = make("get_rows", g.weight("token_embd.weight"), ids)
+    x = make("get_rows", g.weight("token_embd.weight"), g.token_ids)
     if scale != 1.0:
         x = make("scale", x, scale=scale, bias=0.0)
     places = g.maybe("position_embd.weight")

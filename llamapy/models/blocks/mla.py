@@ -110,7 +110,7 @@ class MlaAttention:
 
     def _rope(self, g: Builder, il: int, x: Tensor) -> Tensor:
         a = self.attn
-        return _cont(x) if a.rope is None else rope(g, il, x, a.rope, factors(g, a), x.ne[0])
+        return _cont(x) if a.rope is None else rope(g, il, x, a.rope, factors(g, il, a), x.ne[0])
 
     def _absorbed(
         self, g: Builder, il: int, q_plain: Tensor, q_turned: Tensor, short: Tensor, turned: Tensor

@@ -1,0 +1,49 @@
+"""Architectures without a reference file: models of random weights against the reference's logits,
+and the laws that every architecture obeys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from random_models import MODELS
+from reference import nmse
+
+from llamapy import Model
+from llamapy.runtime.batch import join, single
+
+with np.load(Path(__file__).parent.parent / "data" / "random_logits.npz") as z:
+    LOGITS = {name: z[name] for name in z.files}
+TOKENS = LOGITS["tokens"].tolist()
+TOLERANCE = 1e-6  # all have GELU, which the reference takes from half-precision tables
+PARAMS = {"n_ctx": 512, "type_k": "f32", "type_v": "f32", "n_threads": 1}
+
+
+@pytest.fixture(scope="module", params=sorted(MODELS))
+def named(request, tmp_path_factory):
+    path = MODELS[request.param].write(tmp_path_factory.mktemp("random") / "m.gguf")
+    with Model.open(path) as model:
+        yield request.param, model
+
+
+def test_logits_and_the_laws(named) -> None:
+    name, model = named
+    with model.context(**PARAMS) as ctx:
+        whole = ctx.decode(TOKENS, logits="all")
+        ctx.clear()
+        steps = np.concatenate([ctx.decode([t]) for t in TOKENS])
+    assert nmse(whole, LOGITS[name]) <= TOLERANCE
+    assert np.array_equal(steps, whole)
+    for more in ({"n_threads": 3}, {"n_ubatch": 7}):
+        with model.context(**{**PARAMS, **more}) as ctx:
+            assert np.array_equal(ctx.decode(TOKENS, logits="all"), whole)
+    with model.context(**PARAMS, n_seq_max=2) as ctx:
+        parts = [single(TOKENS[: 64 - 20 * s], 0, s, "all") for s in (0, 1)]
+        both = ctx.decode_batch(join(parts))
+    assert np.array_equal(both[:64], whole)
+    assert np.array_equal(both[64:], whole[:44])
+
+
+def test_there_are_logits_for_every_model() -> None:
+    assert LOGITS.keys() == {*MODELS, "tokens"}

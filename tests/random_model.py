@@ -1,0 +1,62 @@
+"""Small models of random weights, of architectures for which there is no reference file: keys by
+hand, tensors as the architecture itself asks for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf_writer import Writer
+
+from llamapy.loader.gguf import GGUF
+from llamapy.models import registry
+
+N_VOCAB = 128
+
+
+def _writer(arch: str, keys: dict[str, Any]) -> Writer:
+    w = Writer().text("general.architecture", arch)
+    for name, value in {"vocab_size": N_VOCAB, "context_length": 256, **keys}.items():
+        key = f"{arch}.{name}"
+        if isinstance(value, list):
+            kind = "bool" if isinstance(value[0], bool) else "i32"
+            w.array(key, kind, value)
+        elif isinstance(value, bool):
+            w.key(key, "bool", value)
+        else:
+            (w.u32 if isinstance(value, int) else w.f32)(key, value)
+    w.text("tokenizer.ggml.model", "test")
+    w.strings("tokenizer.ggml.tokens", [f"tok_{i}" for i in range(N_VOCAB)])
+    return w.array("tokenizer.ggml.token_type", "i32", [1] * N_VOCAB)
+
+
+def write(
+    path: Path,
+    arch: str,
+    keys: dict[str, Any],
+    *,
+    has: Callable[[str], bool],
+    optional: Collection[str] = (),
+    seed: int = 1,
+    scaled: Mapping[str, float] | None = None,
+) -> Path:
+    """The same bytes for the same arguments. `has` as the architecture's `tensors` takes it;
+    `optional`: ends of names of tensors that it could do without and gets; `scaled`:
+    factors of some, by ends of names."""
+    _writer(arch, keys).tensor("none", (1,), "f32", bytes(4)).save(path)
+    found = registry.find(arch, path)
+    with GGUF.open(path) as file:
+        specs = found.tensors(registry.shape_of(found, file), has)
+    scaled = scaled or {}
+    w, random = _writer(arch, keys), np.random.default_rng(seed)
+    for s in specs:
+        if not s.required and not s.name.endswith(tuple(optional)):
+            continue
+        values = random.normal(0.0, 1.0, int(np.prod(s.ne)))
+        values = values * s.ne[0] ** -0.5 if len(s.ne) > 1 else 1.0 + 0.2 * values
+        for end, factor in scaled.items():
+            values = values * factor if s.name.endswith(end) else values
+        w.tensor(s.name, s.ne, "f32", values.astype("<f4").tobytes())
+    return w.save(path)
