@@ -32,7 +32,9 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
     if (f->has_min || f->has_two) {
         f8_store((float *)(at + lp_at_wm(rows)), wm);
     }
-    if (lp_tile_sub(f)) {
+    if (lp_tile_pairs(f) && tiler->form != LP_PANEL_SIGNED) {
+        i8_store((int32_t *)(at + lp_at_s(f, rows)), lp_pairs_of(s->sub[2 * j + 1], s->sub[2 * j]));
+    } else if (lp_tile_sub(f)) {
         i8_store((int32_t *)(at + lp_at_s(f, rows)), s->sub[2 * j]);
         i8_store((int32_t *)(at + lp_at_s(f, rows)) + rows, s->sub[2 * j + 1]);
     }

@@ -4,8 +4,9 @@
  * Panel: tiles of R rows (R is the instruction set's), a record per group of 32 in k order:
  *   uint8 q[8][R][4]   weight 4 i + l of the group and row r is q[i][r][l], where lp_folded times
  *                      its sub-scale
- *   float ws[R]        then, where the format has them, float wm[R], int32 s0[R], s1[R] and the
- *                      sub-minima, pairs of int16 [R]
+ *   float ws[R]        then, where the format has them, float wm[R], int32 s0[R], s1[R] (where
+ *                      lp_tile_pairs pairs of int16 [R] instead, s1 below s0, unless the panel is
+ *                      LP_PANEL_SIGNED) and the sub-minima, pairs of int16 [R]
  * Prep: for every 8 groups and column of the tile: float d[8], float d * sum [8] (with sub-minima
  * the sums of both halves instead, pairs of int16 [8]), and what the sum of (q + off) * x over the
  * group (the first half, the second half) exceeds that of q * x, negated: int32 [8], int32 [8]. */
@@ -39,6 +40,11 @@ LP_FORCE int lp_tile_sub(const struct lp_fmt *f) {
 }
 LP_FORCE int lp_tile_halves(const struct lp_fmt *f) {
     return lp_tile_sub(f) || f->has_two;
+}
+/* Whether a half's sum of q * x, 16 * 16 * 127 at most with off in the middle, fits 16 bits: the
+ * halves' sums can stand in one lane, s0 above s1, and meet both sub-scales in one instruction. */
+LP_FORCE int lp_tile_pairs(const struct lp_fmt *f) {
+    return lp_tile_sub(f) && f->max <= 31;
 }
 
 /* Offsets in a record of a tile of `rows` rows. */

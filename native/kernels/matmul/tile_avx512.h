@@ -19,6 +19,7 @@ LP_FORCE void lp_tile_half(const uint8_t *rec, int h, const int8_t *const *x, in
                            const int n_col, __m512i (*s)[2]) {
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
+        __asm__ volatile("" ::: "memory"); /* or weights would be loaded long before their use */
         __m512i w0 = _mm512_loadu_si512(rec + (4 * h + i) * 128);
         __m512i w1 = _mm512_loadu_si512(rec + (4 * h + i) * 128 + 64);
 #pragma GCC unroll 6
@@ -28,6 +29,12 @@ LP_FORCE void lp_tile_half(const uint8_t *rec, int h, const int8_t *const *x, in
             s[c][1] = _mm512_dpbusd_epi32(s[c][1], w1, v);
         }
     }
+}
+
+/* The lower 16 bits of high above those of low, in every lane. */
+LP_FORCE __m512i lp_tile_pair(__m512i low, __m512i high) {
+    const __m512i up = _mm512_set4_epi32(0x0d0c0000, 0x09080000, 0x05040000, 0x01000000);
+    return _mm512_mask_shuffle_epi8(low, 0xccccccccccccccccull, high, up);
 }
 
 /* Rows 16 i.. (i = 0, 1) of a plane of 32-bit values. */
@@ -67,8 +74,11 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
             for (int i = 0; i < 2; i++) {
                 if (f->has_two) {
                     acc[c][i] = lp_tile_scaled(ws, i, prep + c * LP_PREP_BYTES, s[c][i], acc[c][i]);
+                } else if (lp_tile_pairs(f)) {
+                    t[c][i] = s[c][i];
                 } else {
                     t[c][i] = _mm512_mullo_epi32(s[c][i], lp_plane(sub, i));
+                    __asm__("" : "+v"(t[c][i])); /* now, or both sums would wait for the end */
                 }
                 s[c][i] = _mm512_set1_epi32(start);
             }
@@ -78,7 +88,9 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
 #pragma GCC unroll 6
     for (int c = 0; c < n_col; c++) {
         for (int i = 0; i < 2; i++) {
-            if (lp_tile_sub(f)) {
+            if (lp_tile_pairs(f)) {
+                s[c][i] = _mm512_madd_epi16(lp_tile_pair(s[c][i], t[c][i]), lp_plane(sub, i));
+            } else if (lp_tile_sub(f)) {
                 s[c][i] =
                     _mm512_add_epi32(t[c][i], _mm512_mullo_epi32(s[c][i], lp_plane(sub + 128, i)));
             }
@@ -114,16 +126,24 @@ LP_FORCE void lp_tile_min(const struct lp_fmt *f, const uint8_t *panel, int64_t 
 }
 
 LP_FORCE void lp_tile(const struct lp_fmt *f, const uint8_t *panel, int64_t n_group,
-                      const int8_t *const *x, const char *prep, const int n_col, float *out) {
+                      const int8_t *const *from, const char *prep, const int n_col, float *out) {
     const int64_t record = lp_record_bytes(f, LP_TILE_ROWS);
+    /* Where the first half's sums wait for the second's, registers are enough for 3 columns. */
+    const int step = lp_tile_sub(f) ? LP_TILE_COLS / 2 : n_col;
+    const int8_t *x[LP_TILE_COLS];
     __m512 acc[LP_TILE_COLS][2], accm[LP_TILE_COLS][2];
 #pragma GCC unroll 6
     for (int c = 0; c < n_col; c++) {
         acc[c][0] = acc[c][1] = accm[c][0] = accm[c][1] = _mm512_setzero_ps();
+        x[c] = from[c];
     }
     for (int64_t g = 0; g < n_group; g++) {
         const char *p = prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES + g % 8 * 4;
-        lp_tile_group(f, panel + g * record, x, g * 32, p, n_col, acc);
+#pragma GCC unroll 2
+        for (int c = 0; c < n_col; c += step) {
+            lp_tile_group(f, panel + g * record, x + c, g * 32, p + c * LP_PREP_BYTES, step,
+                          acc + c);
+        }
     }
     if (f->has_min) {
         lp_tile_min(f, panel, n_group, prep, n_col, accm);

@@ -21,12 +21,16 @@ LP_FORCE void lp_tile_group(const struct lp_fmt *f, const uint8_t *rec, const in
     if (lp_tile_halves(f)) {
         lp_tile_steps(f, rec, 0, 4, x, at, n_col, s);
         for (int c = 0; c < n_col; c++) {
-            t[c] = lp_tile_sub(f) ? t_mul(s[c], t_load(sub)) : s[c];
+            t[c] = lp_tile_sub(f) && !lp_tile_pairs(f) ? t_mul(s[c], t_load(sub)) : s[c];
             s[c] = from_prep ? lp_tile_word(prep + c * LP_PREP_BYTES + 96) : t_set1(0);
         }
         lp_tile_steps(f, rec, 4, 4, x, at, n_col, s);
         for (int c = 0; lp_tile_sub(f) && c < n_col; c++) {
-            s[c] = t_add(t[c], t_mul(s[c], t_load(sub + 4 * LP_TILE_ROWS)));
+            if (lp_tile_pairs(f)) {
+                s[c] = t_pairs(t_pair(s[c], t[c]), t_load(sub));
+            } else {
+                s[c] = t_add(t[c], t_mul(s[c], t_load(sub + 4 * LP_TILE_ROWS)));
+            }
         }
     } else {
         lp_tile_steps(f, rec, 0, 8, x, at, n_col, s);

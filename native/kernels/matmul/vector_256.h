@@ -17,6 +17,8 @@ typedef __m256 t_float;
 #define t_add(a, b) _mm256_add_epi32(a, b)
 #define t_add16(a, b) _mm256_add_epi16(a, b)
 #define t_mul(a, b) _mm256_mullo_epi32(a, b)
+/* The lower 16 bits of b above those of a, in every lane. */
+#define t_pair(a, b) _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa)
 #define t_pairs(a, b) _mm256_madd_epi16(a, b)
 #define t_bytes(a, b) _mm256_maddubs_epi16(a, b)
 #define t_abs8(a) _mm256_abs_epi8(a)

@@ -16,6 +16,8 @@ typedef __m512 t_float;
 #define t_add(a, b) _mm512_add_epi32(a, b)
 #define t_add16(a, b) _mm512_add_epi16(a, b)
 #define t_mul(a, b) _mm512_mullo_epi32(a, b)
+/* The lower 16 bits of b above those of a, in every lane. */
+#define t_pair(a, b) _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16))
 #define t_pairs(a, b) _mm512_madd_epi16(a, b)
 #define t_bytes(a, b) _mm512_maddubs_epi16(a, b)
 #define t_abs8(a) _mm512_abs_epi8(a)
