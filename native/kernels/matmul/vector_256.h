@@ -22,7 +22,12 @@ typedef __m256 t_float;
 #define t_pairs(a, b) _mm256_madd_epi16(a, b)
 #define t_bytes(a, b) _mm256_maddubs_epi16(a, b)
 #define t_abs8(a) _mm256_abs_epi8(a)
-#define t_sign8(a, b) _mm256_sign_epi8(a, b)
+/* Which bytes are negative, as bytes of ones; a negated there, less t_less. */
+typedef __m256i t_minus;
+#define t_minus8(a) _mm256_cmpgt_epi8(_mm256_setzero_si256(), a)
+#define t_bytes_of(m) (m)
+#define t_under(a, m) _mm256_xor_si256(a, m)
+#define t_less 1
 #define tf_load(p) _mm256_castsi256_ps(t_load(p))
 #define tf_set1(x) _mm256_set1_ps(x)
 #define tf_from(a) _mm256_cvtepi32_ps(a)

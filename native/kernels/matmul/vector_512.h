@@ -21,8 +21,12 @@ typedef __m512 t_float;
 #define t_pairs(a, b) _mm512_madd_epi16(a, b)
 #define t_bytes(a, b) _mm512_maddubs_epi16(a, b)
 #define t_abs8(a) _mm512_abs_epi8(a)
-/* a negated where b is negative; where b is 0 the product is 0 anyway. */
-#define t_sign8(a, b) _mm512_mask_sub_epi8(a, _mm512_movepi8_mask(b), _mm512_setzero_si512(), a)
+/* Which bytes are negative, as bytes of ones; a negated there, less t_less. */
+typedef __mmask64 t_minus;
+#define t_minus8(a) _mm512_movepi8_mask(a)
+#define t_bytes_of(m) _mm512_movm_epi8(m)
+#define t_under(a, m) _mm512_mask_sub_epi8(a, m, _mm512_setzero_si512(), a)
+#define t_less 0
 #define tf_load(p) _mm512_castsi512_ps(t_load(p))
 #define tf_set1(x) _mm512_set1_ps(x)
 #define tf_from(a) _mm512_cvtepi32_ps(a)
