@@ -3,6 +3,7 @@ them to: `python docs/write_architectures.py`. A test compares the page with wha
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -19,21 +20,31 @@ back, or the whole sequence at once. "Reference": models of that architecture wh
 compare with reference logits (a sum of squared differences of at most 1e-8 of the sum of squares,
 1e-6 with GELU, which the reference takes from half-precision tables): in one batch, in halves,
 token by token, with four sequences at once, on 1 to 4 threads, in batches of 1, 7 and 64, on
-several instruction sets. "Paper": a float64 pass written from its paper or model card, in
-`tests/papers/`, agrees.
+several instruction sets. Those of encoders have random weights (`tests/random_encoders.py`); what
+is compared is the row that each token ends in. "Paper": a float64 pass written from its paper or
+model card, in `tests/papers/`, agrees.
 
 | architecture | keeps | reference | paper | what tells it from others |
 |---|---|---|---|---|
 """
 
 
+def encoders() -> list[list[str]]:
+    """Architecture and kind of the random ones."""
+    sys.path.insert(0, str(ROOT / "tests"))
+    from random_encoders import MODELS
+
+    return [[encoder.arch, "encoder"] for encoder in MODELS.values()]
+
+
 def page() -> str:
     with np.load(ROOT / "tests" / "data" / "archs" / "logits.npz") as z:
         models = [name.rsplit("-", 1) for name in z.files if name != "tokens"]
+    models += encoders()
     rows = []
     for row in table():
         name = row["name"]
-        kinds = ", ".join(sorted(kind for arch, kind in models if arch == name))
+        kinds = ", ".join(sorted({kind for arch, kind in models if arch == name}))
         paper = (ROOT / "tests" / "papers" / f"{name.replace('-', '_')}.py").exists()
         cells = (f"`{name}`", row["cache"], kinds or "-", "yes" if paper else "-", row["what"])
         rows.append("| " + " | ".join(c.replace("|", "\\|") for c in cells) + " |")

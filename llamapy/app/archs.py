@@ -18,6 +18,8 @@ def table() -> list[dict[str, str]]:
 
 def _cache(module: ModuleType) -> str:
     """States, K and V (of all or of a window's cells), the latent form, or nothing."""
+    if hasattr(module, "GIVES"):
+        return "nothing: embeddings"
     cache = getattr(module, "cache", None)
     of = cache.__name__ if cache else ""
     kept = {"mla_cache": "latent", "unordered": "whole sequence"}.get(of, "K, V")

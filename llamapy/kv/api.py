@@ -19,6 +19,10 @@ Ints = npt.NDArray[np.int32]
 Floats = npt.NDArray[np.float32]
 
 
+def ints(values: Sequence[int]) -> Ints:
+    return np.array(values, np.int32)
+
+
 def floats(values: Sequence[float]) -> Floats:
     return np.array(values, np.float32)
 

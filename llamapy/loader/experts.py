@@ -13,9 +13,9 @@ GATING = ("", "softmax", "sigmoid", "softmax_selected", "sqrt_softplus")  # by t
 class Experts:
     """A mixture of experts. `n` experts, `n_used` of them per token, each `n_ff` wide;
     `n_ff_shared` is the width of what all tokens go through (0: nothing). Layers before `first`
-    are dense, of the others every `step`-th has experts. `n_group` groups of which `n_group_used`
-    may be chosen from (1: no groups). `clamp` and `clamp_shared`: by layer, what bounds swiglu, 0:
-    nothing."""
+    are dense, of each `step` others the one at `phase` has experts. `n_group` groups of which
+    `n_group_used` may be chosen from (1: no groups). `clamp` and `clamp_shared`: by layer, what
+    bounds swiglu, 0: nothing."""
 
     n: int = 0
     n_used: int = 0
@@ -26,6 +26,7 @@ class Experts:
     scale: float = 1.0
     first: int = 0
     step: int = 1
+    phase: int = -1
     n_group: int = 1
     n_group_used: int = 1
     n_embd: int = 0  # of the space the experts work in, 0: the model's
@@ -36,7 +37,7 @@ class Experts:
 
     def has(self, il: int) -> bool:
         """Whether layer `il` chooses among experts."""
-        return self.n > 0 and il >= self.first and (il + 1) % self.step == 0
+        return self.n > 0 and il >= self.first and il % self.step == self.phase % self.step
 
 
 def read_experts(

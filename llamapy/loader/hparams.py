@@ -23,6 +23,7 @@ from llamapy.loader.bounded import (
 from llamapy.loader.experts import Experts, read_experts
 from llamapy.loader.kda import Kda, read_kda
 from llamapy.loader.mla import Mla, read_mla, yarn_scale
+from llamapy.loader.pooled import Pooled, read_pooled
 from llamapy.loader.rwkv import Rwkv, read_rwkv
 from llamapy.loader.ssm import Ssm, read_ssm
 
@@ -91,6 +92,9 @@ class HParams:
     situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
     mla: Mla = Mla()
     kda: Kda = Kda()
+    pooled: Pooled = Pooled()
+    n_token_types: int = 0  # of an encoder: first text of a pair, second text
+    act: str = ""  # of the feed-forward, where that is a key
     n_conv: int = 0  # taps of the short convolutions in attention's place
     rwkv: Rwkv = Rwkv()
 
@@ -222,6 +226,7 @@ def read_hparams(file: Keys) -> HParams:
         final_softcap=not_negative(file, f"{arch}.final_logit_softcapping"),
         max_alibi_bias=not_negative(file, f"{arch}.attention.max_alibi_bias"),
         clamp_kqv=not_negative(file, f"{arch}.attention.clamp_kqv"),
+        pooled=read_pooled(file, arch),
     )
 
 
@@ -294,6 +299,14 @@ def with_mla(file: Keys, hp: HParams) -> HParams:
         scale *= yarn_scale(file, hp.arch, rope.freq_scale)
         rope = replace(rope, attn_factor=1.0 / (1.0 - 0.1 * math.log(rope.freq_scale)))
     return replace(hp, mla=mla, attention_scale=scale, rope=rope, rope_swa=rope)
+
+
+def of_encoder(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its types of tokens. FileError for a file whose tokens see no later ones."""
+    key = f"{hp.arch}.attention.causal"
+    if file.get_bool(key, False):
+        raise wrong(file, key, "false, as ever in an encoder", True)
+    return replace(hp, n_token_types=count(file, "tokenizer.ggml.token_type_count", 0))
 
 
 def with_kda(file: Keys, hp: HParams) -> HParams:

@@ -19,9 +19,11 @@ Has = Callable[[str], bool]
 
 
 def apart(name: str) -> bool:
-    """The `Has` of a model without a file: q, k, v and gate, up in matrices of their own."""
+    """The `Has` of a model without a file: q, k, v and gate, up in matrices of their own,
+    nothing behind the last norm but the output matrix."""
     fused = ("attn_qkv.weight", "ffn_gate_up_exps.weight", "position_embd.weight")
-    return name.endswith(".weight") and not name.endswith(fused)
+    other = name.endswith(fused) or name.startswith(("cls.", "dense_"))
+    return name.endswith(".weight") and not other
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ from llamapy.loader.hparams import HParams
 from llamapy.models import inputs
 from llamapy.models.inputs import Input
 
+LOGITS, EMBEDDINGS = "logits", "embeddings"  # what a graph ends in, a row per wanted token
+
 
 @dataclass(frozen=True, slots=True)
 class GraphShape:
@@ -23,6 +25,7 @@ class GraphShape:
     n_outputs: int
     n_lists: int
     n_kv: tuple[int, ...]  # per cell group
+    ends: str = LOGITS
 
     @property
     def n_runs(self) -> int:
@@ -46,7 +49,7 @@ class Builder:
     n_ctx: int = 0  # of the context the graph is for
     inputs: list[Input] = field(default_factory=list)
     cgraph: CGraph = field(default_factory=CGraph)
-    logits: Tensor | None = None
+    result: Tensor | None = None
     stored: dict[Tensor, tuple[Tensor, Tensor]] = field(default_factory=dict)  # by a cache's K
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
     mid: Tensor = field(init=False)  # between the attention and feed-forward that were built last
@@ -137,15 +140,16 @@ class Builder:
         independent nodes next to each other."""
         self.cgraph.build_forward_expand(*xs)
 
-    def finish(self, logits: Tensor) -> None:
-        """`logits` [n_vocab, n_outputs] end the graph. When no row is wanted they stay out of it,
-        and with them all that only they need: the graph then just writes cache and states."""
+    def finish(self, result: Tensor) -> None:
+        """`result`, logits or embeddings [n, n_outputs], ends the graph. When no row is wanted it
+        stays out of it, and with it all that only it needs: the graph then just writes cache and
+        states."""
         if self.shape.n_outputs:
-            logits.flags |= OUTPUT
-            self.logits = logits
-            self.expand(logits)
+            result.flags |= OUTPUT
+            self.result = result
+            self.expand(result)
         else:
-            self.expand(*_writers(logits))
+            self.expand(*_writers(result))
 
 
 def _writers(end: Tensor) -> list[Tensor]:

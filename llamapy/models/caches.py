@@ -31,6 +31,11 @@ def unordered(hp: HParams) -> CacheShape:
     return replace(attention_cache(hp), causal=False)
 
 
+def unordered_windows(hp: HParams) -> CacheShape:
+    """Every token sees all of its sequence, in window layers half of a window to either side."""
+    return replace(attention_cache(hp), causal=False, window="symmetric")
+
+
 def without_heads(hp: HParams, one: States) -> Sequence[States]:
     """Layers without heads of K and V carry `one`."""
     return [{} if kv else one for kv in hp.n_head_kv]

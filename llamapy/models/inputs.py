@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
-from llamapy.kv.api import Floats, Ints, Step, Ubatch, floats
+from llamapy.kv.api import Floats, Ints, Step, Ubatch, floats, ints
 
 Values = Callable[[Ubatch, Step], Ints | Floats]
 
@@ -72,6 +72,17 @@ def temperatures(n_tokens: int, scale: float, floor: int, offset: float) -> Inpu
         return u.temperatures(scale, floor, offset)
 
     return _input("inp_attn_scale", (1, 1, n_tokens), values, F32)
+
+
+def first_row() -> Input:
+    """The number 0, i32 [1]: the row of a table that stands for every token."""
+    array = ints((0,))
+    return _input("inp_first_row", (1,), lambda u, s: array)
+
+
+def pooled_rows(n_embd: int, n_rows: int) -> Input:
+    """What a graph of pooled rows starts from, f32 [n_embd, n_rows]; filled by who runs it."""
+    return _input("inp_pooled", (n_embd, n_rows), lambda u, s: floats(()), F32)
 
 
 def constants(name: str, values: Sequence[float]) -> Input:

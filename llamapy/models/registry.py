@@ -6,7 +6,7 @@ Such a module offers
     HANDLES                             which keys of models.unhandled it reads, if any
     decoder(hp) -> Decoder              what tells it from other decoders
 
-or, when it is no such decoder, instead of the last
+or `encoder(hp) -> Encoder`, of BERT's kind, or, when it is neither, instead of the last
 
     tensors(hp, has) -> list[TensorSpec]    what the file must hold, given what it has
     build(g)                                the graph, through the blocks
@@ -15,6 +15,7 @@ and, where it keeps something else from token to token than causal attention doe
 
     cache(hp) -> CacheShape             what attention keeps: see caches.attention_cache
     states(hp) -> list[States]          what each layer carries, if any does
+    GIVES = EMBEDDINGS                  no logits: an encoder, whose graph ends in `embeddings`
 """
 
 from __future__ import annotations
@@ -24,18 +25,24 @@ import pkgutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import TypeVar
 
 from llamapy.base.errors import FileError, near_match
 from llamapy.kv.api import CacheShape, States
 from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, read_hparams, without_nextn
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks.decoder import Decoder, build_decoder, decoder_tensors
-from llamapy.models.builder import Builder
+from llamapy.models.blocks.decoder import build_decoder, decoder_tensors
+from llamapy.models.blocks.encoder import build_encoder, encoder_tensors
+from llamapy.models.builder import LOGITS, Builder
 from llamapy.models.caches import attention_cache, no_states
+from llamapy.models.pooled import pooled_tensors
 from llamapy.models.unhandled import refuse_unhandled
 
-_NOT_ARCHS = {"registry", "builder", "inputs", "blocks", "unhandled", "caches"}
+_NOT_ARCHS = {"registry", "builder", "inputs", "blocks", "unhandled", "caches", "pooled"}
+
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,7 @@ class Architecture:
     handles: frozenset[str] = frozenset()
     cache: Callable[[HParams], CacheShape] = attention_cache
     states: Callable[[HParams], Sequence[States]] = no_states
+    gives: str = LOGITS
 
 
 def _module(arch: str) -> str:
@@ -89,15 +97,21 @@ def find(arch: str, path: object) -> Architecture:
             f"{path}: architecture '{arch}' is not supported{near_match(arch, names)} "
             f"(supported: {', '.join(names)})"
         )
-    tensors, build = _of_decoder(m.decoder) if hasattr(m, "decoder") else (m.tensors, m.build)
+    if hasattr(m, "decoder"):
+        tensors, build = _made_of(m.decoder, decoder_tensors, build_decoder)
+    elif hasattr(m, "encoder"):
+        tensors, build = _made_of(m.encoder, encoder_tensors, build_encoder)
+    else:
+        tensors, build = m.tensors, m.build
     return Architecture(
         arch,
         getattr(m, "hparams", _as_read),
-        tensors,
+        lambda hp, has: tensors(hp, has) + pooled_tensors(hp, has),
         build,
         getattr(m, "HANDLES", frozenset()),
         getattr(m, "cache", attention_cache),
         getattr(m, "states", no_states),
+        getattr(m, "GIVES", LOGITS),
     )
 
 
@@ -105,14 +119,16 @@ def _as_read(file: Keys, hp: HParams) -> HParams:
     return hp
 
 
-def _of_decoder(
-    decoder: Callable[[HParams], Decoder],
+def _made_of(
+    what: Callable[[HParams], T],
+    tensors_of: Callable[[T, HParams, Has], list[TensorSpec]],
+    build_of: Callable[[Builder, T], None],
 ) -> tuple[Callable[[HParams, Has], list[TensorSpec]], Callable[[Builder], None]]:
     def tensors(hp: HParams, has: Has) -> list[TensorSpec]:
-        return decoder_tensors(decoder(hp), hp, has)
+        return tensors_of(what(hp), hp, has)
 
     def build(g: Builder) -> None:
-        build_decoder(g, decoder(g.hp))
+        build_of(g, what(g.hp))
 
     return tensors, build
 

@@ -60,7 +60,6 @@ CHANGING: dict[str, Harmless] = {
     "skip_loop_final_norm": _only(False),
     "swiglu_clamp_exp": _zero,
     "swiglu_clamp_shexp": _zero,
-    "pooling_type": _zero,
     "residual_scale": _only(0.0, 1.0),
     "rope.dimension_count_swa": lambda value, hp: value == hp.n_rot,
     "rope.dimension_sections": _zero,

@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from llamapy.base.closing import Closing
-from llamapy.base.errors import ContextError, UsageError
+from llamapy.base.errors import UsageError
 from llamapy.base.types import CACHE_TYPES
 from llamapy.devices.cpu import CpuDevice
 from llamapy.devices.cpu.prepare import most_cut
@@ -27,17 +26,17 @@ from llamapy.graph.fuse import RULES, fuse
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv import saved
-from llamapy.kv.api import Ints, Ubatch
+from llamapy.kv.api import Floats, Ints, Ubatch
 from llamapy.kv.cells import TILE
 from llamapy.loader.hparams import HParams
-from llamapy.models.builder import Builder
+from llamapy.models.builder import EMBEDDINGS, LOGITS, Builder, GraphShape
 from llamapy.models.inputs import Input
 from llamapy.models.registry import Architecture
 from llamapy.runtime.batch import Batch, single, split
+from llamapy.runtime.checks import check
+from llamapy.runtime.embed import embed
 from llamapy.runtime.key import Counters, GraphKey
 from llamapy.runtime.memory import open_memory
-
-Logits = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +82,15 @@ class _Built:
 
     key: GraphKey
     inputs: list[Input]
-    logits: Tensor | None
+    result: Tensor | None
     compiled: Compiled
+
+
+def read_rows(t: Tensor) -> Floats:
+    """A computed f32 tensor [n, rows] as array [rows, n]: a view of its buffer."""
+    buffer, offset = t.home()
+    assert buffer is not None
+    return np.frombuffer(buffer.read(offset, t.n_bytes), np.float32).reshape(t.ne[1], t.ne[0])
 
 
 class Context(Closing):
@@ -139,22 +145,41 @@ class Context(Closing):
         seq_id: int = 0,
         pos: int | None = None,
         logits: str = "last",
-    ) -> Logits:
+    ) -> Floats:
         """Append tokens to a sequence. Returns float32 [n_outputs, n_vocab]: of the last token, of
         'all', or of 'none'. Raises ContextError when they do not fit; what was computed before
         stays."""
         first = self.n_past(seq_id) if pos is None else pos
         return self.decode_batch(single(tokens, first, seq_id, logits))
 
-    def decode_batch(self, batch: Batch) -> Logits:
-        """Append tokens of several sequences. [n_outputs, n_vocab], in the order of the tokens."""
-        self._check(batch)
+    def decode_batch(self, batch: Batch) -> Floats:
+        """Append tokens of several sequences. [n_outputs, n_vocab], in the order of the tokens.
+        UsageError for a model that gives embeddings and no logits."""
+        if self.arch.gives != LOGITS:
+            raise UsageError(
+                f"{self.arch.name} gives embeddings of texts, not logits: see llamapy embed"
+            )
+        return self._compute(batch, LOGITS)
+
+    def embed_batch(self, batch: Batch) -> Floats:
+        """Append tokens of several sequences. What the wanted ones are after the last norm, where
+        the output matrix would read it: [n_outputs, n_embd], in their order."""
+        return self._compute(batch, EMBEDDINGS)
+
+    def embed(self, tokens: Sequence[int] | Ints, *, pooling: str | None = None) -> Floats:
+        """The embedding of one text, by itself: see runtime.embed.embed."""
+        return next(embed(self, [tokens], pooling))
+
+    def _compute(self, batch: Batch, ends: str) -> Floats:
+        self._check_open()
+        places = self._weights.get("position_embd.weight")
+        check(batch, self, self.memory.twins, 0 if places is None else places.ne[1])
         n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
             self._reserve(n_outputs)
-        out = np.empty((batch.n_outputs, self.hp.n_vocab), np.float32)
+        out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
         for ubatch in split(batch, self._n_ubatch, self.memory.cut):
-            out[ubatch.order] = self.process_ubatch(ubatch)
+            out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
         return out
 
     def weights_changed(self) -> None:
@@ -164,15 +189,18 @@ class Context(Closing):
     # The loop.
 
     def process_ubatch(
-        self, ubatch: Ubatch, run: Callable[[Compiled], None] | None = None
-    ) -> Logits:
-        """One ubatch through the graph: [n_outputs, n_vocab], a view of the output buffer that the
-        next ubatch overwrites. A failed run leaves the memory's books as they were. `run` computes
-        the graph once its inputs are filled; another one may watch it do so."""
+        self,
+        ubatch: Ubatch,
+        run: Callable[[Compiled], None] | None = None,
+        ends: str = LOGITS,
+    ) -> Floats:
+        """One ubatch through the graph: [n_outputs, n_vocab or n_embd], a view of the output buffer
+        that the next ubatch overwrites. A failed run leaves the memory's books as they were. `run`
+        computes the graph once its inputs are filled; another one may watch it do so."""
         step = self.memory.begin(ubatch)
         try:
             step.apply()  # the one line that edits the cache's books
-            key = GraphKey.of(ubatch, step)
+            key = GraphKey.of(ubatch, step, ends)
             built = self._built
             if built is not None and built.key == key:
                 self.counters.reused += 1
@@ -192,23 +220,41 @@ class Context(Closing):
         self._cpu.n_threads = self._threads_for(key)
         g = self._graph(key)
         compiled = self._sched.compile(self._fuse(g.cgraph))
-        self._built = _Built(key, g.inputs, g.logits, compiled)
+        self._built = _Built(key, g.inputs, g.result, compiled)
         return self._built
 
     def _graph(self, key: GraphKey) -> Builder:
-        g = Builder(self.hp, self._weights, self.memory, key.shape(), self.params.n_ctx)
+        g = self.builder(key.shape())
         self.arch.build(g)
         return g
 
     def _fuse(self, graph: CGraph) -> CGraph:
         return fuse(graph, off=() if self.params.fusion else RULES)
 
-    def _read(self, built: _Built, n_outputs: int) -> Logits:
-        if built.logits is None or not n_outputs:
-            return np.empty((0, self.hp.n_vocab), np.float32)
-        buffer, offset = built.logits.home()
-        raw = buffer.read(offset, built.logits.n_bytes)
-        return np.frombuffer(raw, np.float32).reshape(n_outputs, self.hp.n_vocab)
+    def _read(self, built: _Built, n_outputs: int) -> Floats:
+        if built.result is None or not n_outputs:
+            return np.empty((0, self._width(built.key.ends)), np.float32)
+        return read_rows(built.result)
+
+    def _width(self, ends: str) -> int:
+        return self.hp.n_vocab if ends == LOGITS else self.hp.n_embd
+
+    def run_alone(self, g: Builder, given: Mapping[Tensor, Floats]) -> Floats:
+        """A graph that has nothing to do with the memory, with its inputs: [rows, n]."""
+        self._check_open()
+        self._built = None  # its memory is about to be planned anew
+        assert g.result is not None
+        compiled = self._sched.compile(self._fuse(g.cgraph))
+        for tensor, values in given.items():
+            buffer, offset = tensor.home()
+            assert buffer is not None
+            buffer.write(offset, values)
+        compiled.run()
+        return read_rows(g.result).copy()
+
+    def builder(self, shape: GraphShape) -> Builder:
+        """What graphs are made with."""
+        return Builder(self.hp, self._weights, self.memory, shape, self.params.n_ctx)
 
     # Sizes and checks.
 
@@ -228,7 +274,8 @@ class Context(Closing):
 
     def _worst(self, n_tokens: int, n_outputs: int) -> GraphKey:
         n_seqs = min(self.params.n_seq_max, n_tokens)
-        return GraphKey(n_tokens, n_outputs, self.memory.worst_sizes(n_tokens, n_seqs))
+        sizes = self.memory.worst_sizes(n_tokens, n_seqs)
+        return GraphKey(n_tokens, n_outputs, sizes, self.arch.gives)
 
     def _reserve(self, n_outputs: int) -> None:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
@@ -250,56 +297,9 @@ class Context(Closing):
                 if n * tiles > self._n_ubatch:
                     yield n
 
-    def _check(self, batch: Batch) -> None:
-        self._check_open()
-        if batch.n_tokens == 0:
-            raise UsageError("nothing to decode: no tokens")
-        ids = batch.tokens.tolist()
-        low, high = min(ids), max(ids)
-        if low < 0 or high >= self.hp.n_vocab:
-            bad = low if low < 0 else high
-            raise UsageError(f"token {bad} is outside the vocabulary of {self.hp.n_vocab}")
-        self._check_alike(batch)
-        next_pos: dict[int, int] = {}
-        for pos, seqs in zip(batch.pos.tolist(), batch.seqs, strict=True):
-            for seq in seqs:
-                want = next_pos.get(seq, -1)
-                want = self.n_past(seq) if want < 0 else want
-                if pos != want:
-                    raise UsageError(f"sequence {seq} continues at position {want}, not {pos}")
-                next_pos[seq] = pos + 1
-        longest = max(next_pos.values())
-        places = self._weights.get("position_embd.weight")
-        if places is not None and longest > places.ne[1]:
-            raise ContextError(
-                f"{batch.n_tokens} tokens end at position {longest}, and this model has learned "
-                f"{places.ne[1]} positions, no more"
-            )
-        if longest > self.params.n_ctx:
-            raise ContextError(
-                f"{batch.n_tokens} tokens end at position {longest} of a context of "
-                f"{self.params.n_ctx}; use a larger --ctx-size"
-            )
-
     def _check_open(self) -> None:
         if self._closed:
             raise UsageError("the context is closed")
-
-    def _check_alike(self, batch: Batch) -> None:
-        """A token of several sequences is computed once, from the cells of the first: the others
-        must have the same, in the memory and in the batch before it."""
-        alike: dict[int, set[int]] = {}  # by sequence: those that are the same as it
-        for seqs in batch.seqs:
-            for seq in seqs:
-                if len(seqs) == 1:
-                    alike[seq] = {seq}
-                    continue
-                self._check_sequences(seq)
-                same = alike[seq] if seq in alike else self.memory.twins(seq)
-                if not same.issuperset(seqs):
-                    other = next(s for s in seqs if s not in same)
-                    raise UsageError(f"sequences {seq} and {other} differ: no token is of both")
-                alike[seq] = same.intersection(seqs)
 
     def _check_sequences(self, *seq_ids: int, p0: int = 0) -> None:
         if p0 < 0:

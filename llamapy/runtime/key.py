@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from llamapy.kv.api import Step, Ubatch
-from llamapy.models.builder import GraphShape
+from llamapy.models.builder import LOGITS, GraphShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,13 +18,14 @@ class GraphKey:
     n_tokens: int
     n_outputs: int
     sizes: tuple[int, ...]  # n_lists (with states: of runs, too), then n_kv of each cell group
+    ends: str = LOGITS  # or EMBEDDINGS
 
     @classmethod
-    def of(cls, ubatch: Ubatch, step: Step) -> GraphKey:
-        return cls(ubatch.n_tokens, ubatch.n_outputs, step.sizes)
+    def of(cls, ubatch: Ubatch, step: Step, ends: str) -> GraphKey:
+        return cls(ubatch.n_tokens, ubatch.n_outputs, step.sizes, ends)
 
     def shape(self) -> GraphShape:
-        return GraphShape(self.n_tokens, self.n_outputs, self.sizes[0], self.sizes[1:])
+        return GraphShape(self.n_tokens, self.n_outputs, self.sizes[0], self.sizes[1:], self.ends)
 
 
 @dataclass(slots=True)

@@ -26,6 +26,7 @@ def test_what_is_kept() -> None:
     assert kept["gemma3"] == "K, V, windows"
     assert kept["deepseek2"] == "latent"
     assert kept["kimi-linear"] == "latent, states"
+    assert kept["bert"] == "nothing: embeddings"
     assert kept["dream"] == "whole sequence"
 
 

@@ -76,7 +76,7 @@ def meaning(a: Attention) -> np.ndarray:
             s = k[cells, h // group] @ q[t, h] * a.scale
             if a.softcap:
                 s = a.softcap * np.tanh(s / a.softcap)
-            s = s + slope[h] * (places - own)
+            s = s + slope[h] * -abs(places - own)
             top = max([*s, -1e30 if a.sinks is None else a.sinks[h]], default=-1e30)
             p = np.exp(s - top)
             total = p.sum() + (0.0 if a.sinks is None else np.exp(a.sinks[h] - top))

@@ -95,7 +95,6 @@ CHANGES = [
     ("attention.temperature_scale", ("f32", 0.1)),
     ("expert_count", ("u32", 8)),
     ("logit_scale", ("f32", 0.5)),
-    ("pooling_type", ("u32", 3)),
     ("rope.dimension_sections", ("i32", [8, 4, 4, 0])),
     ("rope.scaling.type", ("text", "longrope")),
     ("rope.scaling.yarn_log_multiplier", ("f32", 0.1)),

@@ -31,7 +31,7 @@ def _scores(node: Tensor, q: Array, k: Array, cells: Array, places: Array, own: 
     s = np.einsum("hd,jhd->hj", q, keys) * p["scale"]
     if p["softcap"]:
         s = p["softcap"] * np.tanh(s / p["softcap"])
-    far = (places - own).astype(q.dtype)
+    far = -np.abs(places - own).astype(q.dtype)
     return s + slopes(n_head, p["max_bias"])[:, None].astype(q.dtype) * far
 
 

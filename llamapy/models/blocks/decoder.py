@@ -42,6 +42,7 @@ class Decoder:
     """norm: of which kind all norms are; their biases are what the file has
     attn_norm, ffn_norm: tensors of the norms before attention and feed-forward, '' for none. In a
         parallel layer without a second norm both read the first one's result
+    first_norm: whether the first layer has the former in any case, or only where the file has it
     post_attn_norm, post_ffn_norm: norms of what attention and feed-forward give, before it is added
     weights: whether norms have weights at all
     parallel: feed-forward reads the layer's input, not what attention made of it
@@ -57,6 +58,7 @@ class Decoder:
 
     norm: str = RMS
     attn_norm: str = "attn_norm"
+    first_norm: bool = True
     ffn_norm: str = "ffn_norm"
     post_attn_norm: str = ""
     post_ffn_norm: str = ""
@@ -96,6 +98,8 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
     for il in range(hp.n_layer):
         mixer, other = _part(d.mixer, hp, il), _part(d.ffn, hp, il)
         before = d.attn_norm if not mixer or mixer.build else ""
+        if il == 0 and not d.first_norm and not has(f"blk.0.{before}.weight"):
+            before = ""
         between = d.ffn_norm if not other or other.build else ""
         for name in (before, between, d.post_attn_norm, d.post_ffn_norm):
             if name and d.weights:
@@ -146,7 +150,8 @@ def _mix(g: Builder, d: Decoder, il: int, x: Tensor) -> tuple[Tensor | None, Ten
     mixer = _part(d.mixer, g.hp, il)
     if mixer and not mixer.build:
         return None, x
-    normed = _normed(g, d, x, d.attn_norm, "attn_norm", il)
+    bare = il == 0 and not d.first_norm and g.maybe_layer(0, f"{d.attn_norm}.weight") is None
+    normed = x if bare else _normed(g, d, x, d.attn_norm, "attn_norm", il)
     return mixed(g, d, il, normed, x), normed
 
 

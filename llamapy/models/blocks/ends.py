@@ -7,7 +7,7 @@ from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import TensorSpec
 from llamapy.models.blocks.norm import RMS, norm, norm_tensors
-from llamapy.models.builder import Builder
+from llamapy.models.builder import EMBEDDINGS, Builder
 
 
 def embed(g: Builder, scale: float = 1.0) -> Tensor:
@@ -41,7 +41,11 @@ def head(
 
 
 def output(g: Builder, x: Tensor, scale: float = 1.0) -> None:
-    """The output matrix and what follows it. x [n_embd, n_outputs], normed"""
+    """The output matrix and what follows it, unless embeddings are wanted: then `x` [n_embd,
+    n_outputs], normed, is the end."""
+    if g.shape.ends == EMBEDDINGS:
+        g.finish(x)
+        return
     w = g.maybe("output.weight")
     w = w if w is not None else g.weight("token_embd.weight")
     logits = make("mul_mat", w, x, precise=True)

@@ -1,9 +1,9 @@
 /* One tile: 64 places of one list for up to LP_ROWS rows of one kv head.
  *
  * Per row: s[j] = dot(q, k[j]) (16 accumulators along the head by fma, canonical tree, head padded
- * with zeros) * scale; then cap * tanh(s / cap); then fma(slope, j - own, s). m = max over visible
- * j in the order of four registers of 16, then the tree; p[j] = exp(s[j] - m); l = canonical sum of
- * p; o[d] = fma over visible j in order of p[j] * v[j][d] from 0.
+ * with zeros) * scale; then cap * tanh(s / cap); then fma(slope, -|j - own|, s). m = max over
+ * visible j in the order of four registers of 16, then the tree; p[j] = exp(s[j] - m); l =
+ * canonical sum of p; o[d] = fma over visible j in order of p[j] * v[j][d] from 0.
  *
  * Few rows read K and V of f32 and f16 where they lie (decode is bound by reading them); more rows
  * pay for a tile that is widened to f32 once, K transposed so that a lane is a key and the tree
@@ -211,6 +211,7 @@ static void lp_soft_row(const struct lp_tile *e, struct lp_attn *t, int64_t r) {
         i16v j = i_add(i_load(lp_lanes), i_set1(16 * i));
         if (t->slope[r] != 0.0f) {
             i16v far = i_add(j, i_set1((int32_t)(e->start - t->own[r])));
+            far = i_min(far, i_sub(i_set1(0), far));
             x[i] = v_fma(v_set1(t->slope[r]), v_from_i(far), x[i]);
         }
         if (!whole) {

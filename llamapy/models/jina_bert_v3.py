@@ -1,0 +1,15 @@
+"""jina-bert-v3: bert with rope."""
+
+from __future__ import annotations
+
+from llamapy.loader.hparams import HParams
+from llamapy.models.bert import GIVES, HANDLES, cache, hparams
+from llamapy.models.blocks import Attn
+from llamapy.models.blocks.encoder import Encoder
+
+
+def encoder(hp: HParams) -> Encoder:
+    return Encoder(attn=Attn())
+
+
+__all__ = ["GIVES", "HANDLES", "cache", "encoder", "hparams"]
