@@ -210,7 +210,7 @@ MODELS = {
 }
 
 
-def _keys(w: Writer, m: Small) -> None:
+def _keys(w: Writer, m: Small, words: Sequence[str] = ()) -> None:
     w.text("general.architecture", m.arch)
     for name, value in {
         "vocab_size": N_VOCAB,
@@ -226,8 +226,9 @@ def _keys(w: Writer, m: Small) -> None:
         put = {int: w.u32, float: w.f32, str: w.text}[type(value)]
         put(f"{m.arch}.{name}", value)  # type: ignore[operator]
     w.flag(f"{m.arch}.attention.causal", False)
-    w.text("tokenizer.ggml.model", "test")
-    w.strings("tokenizer.ggml.tokens", [f"tok_{i}" for i in range(N_VOCAB)])
+    w.text("tokenizer.ggml.model", "bert" if words else "test")
+    nameless = [f"tok_{i}" for i in range(len(words), N_VOCAB)]
+    w.strings("tokenizer.ggml.tokens", [*words, *nameless])
     w.array("tokenizer.ggml.token_type", "i32", [1] * N_VOCAB)
     if m.types:
         w.u32("tokenizer.ggml.token_type_count", 2)
@@ -243,10 +244,12 @@ def _attention(f: _File, m: Small, il: int) -> None:
     f.matrix(f"blk.{il}.attn_output", N_EMBD, N_EMBD, bias=m.biases)
 
 
-def write(path: Path, name: str, seed: int = 11, pooling: str = "") -> Path:
-    """The same bytes for the same seed."""
+def write(
+    path: Path, name: str, seed: int = 11, pooling: str = "", words: Sequence[str] = ()
+) -> Path:
+    """The same bytes for the same seed. `words`: WordPieces instead of nameless tokens."""
     f, m = _File(seed), MODELS[name]
-    _keys(f.writer, m)
+    _keys(f.writer, m, words)
     if pooling:
         f.writer.u32(f"{m.arch}.pooling_type", TYPES[pooling])
     f.normal("token_embd.weight", (N_EMBD, N_VOCAB))

@@ -225,6 +225,10 @@ def load(keys: Keys, *, pre: str | None = None, lenient: bool = False) -> Tokeni
         from llamapy.tokenize.bpe import load_bpe
 
         made = load_bpe(keys, kind, pre, lenient)
+    elif kind == "bert":
+        from llamapy.tokenize.wpm import WordPiece
+
+        made = WordPiece(keys)
     elif kind in ("none", "test", "no_vocab"):
         why = f"this model's vocabulary has no text (tokenizer model '{kind}')"
         made = IdsOnly(kind, _ids_vocab(keys), why)

@@ -84,6 +84,17 @@ def test_special_text_in_plain_text_stays_text(name: str) -> None:
     assert set(controls) <= set(tokenizer.encode(text, add_special=False, parse_special=True))
 
 
+def test_word_pieces_are_llama_cpps() -> None:
+    """Their text does not come back: case, accents and spaces are lost."""
+    tokenizer = opened("bert-bge")
+    lines = (VOCAB / "ggml-vocab-bert-bge.gguf.out").read_text().split("\n")
+    for text, line in zip(texts("bert-bge"), lines, strict=False):
+        ids = [int(word) for word in line.split()]
+        assert tokenizer.encode(text, add_special=False) == ids, text
+        assert tokenizer.encode(text) == [101, *ids, 102]
+    assert tokenizer.decode(tokenizer.encode("Hello, wörld")) == b" hello , world"
+
+
 @pytest.mark.parametrize("name", ["aquila", "gpt-neox"])
 def test_no_pre_tokenizer_named(name: str) -> None:
     with pytest.raises(FileError, match="the file names none"):
