@@ -15,7 +15,7 @@ from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks import HEADS, SANDWICH, Attn, Decoder, Part, headless
 from llamapy.models.blocks.conv import conv_tensors, convolve
 from llamapy.models.blocks.linear import linear, linear_tensors, vector
-from llamapy.models.blocks.mamba import mamba2_state, select, select_norms
+from llamapy.models.blocks.mamba import mamba2_state, select, select_norms, steps_tensors
 from llamapy.models.builder import Builder
 from llamapy.models.caches import without_heads
 
@@ -41,7 +41,7 @@ def _tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
         *linear_tensors(il, "ssm_in", n, 2 * s.d_inner),
         *conv_tensors(il, "ssm_conv1d", s.d_conv, s.d_inner),
         *linear_tensors(il, "ssm_x", s.d_inner, n_dt + 2 * s.d_state),
-        *linear_tensors(il, "ssm_dt", n_dt, s.dt_rank),
+        *steps_tensors(il, n_dt, s.dt_rank),
         *linear_tensors(il, "ssm_out", s.d_inner, n),
         vector(il, "ssm_a", s.dt_rank, op="ssm_scan"),
         vector(il, "ssm_d", s.dt_rank),

@@ -4,6 +4,8 @@ a scan over the tokens, and is gated."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from llamapy.graph.ops import make, reshape, view
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import States
@@ -84,13 +86,18 @@ def select_norms(hp: HParams, il: int, n_dt: int, has: Has) -> list[TensorSpec]:
     ]
 
 
+def steps_tensors(il: int, n_dt: int, n_head: int) -> list[TensorSpec]:
+    weight, bias = linear_tensors(il, "ssm_dt", n_dt, n_head)
+    return [weight, replace(bias, required=True)]
+
+
 def mamba_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
     s, n = hp.ssm, hp.n_embd
     return [
         *linear_tensors(il, "ssm_in", n, 2 * s.d_inner),
         *conv_tensors(il, "ssm_conv1d", s.d_conv, s.d_inner),
         *linear_tensors(il, "ssm_x", s.d_inner, s.dt_rank + 2 * s.d_state),
-        *linear_tensors(il, "ssm_dt", s.dt_rank, s.d_inner),
+        *steps_tensors(il, s.dt_rank, s.d_inner),
         *linear_tensors(il, "ssm_out", s.d_inner, n),
         vector(il, "ssm_a", s.d_state, s.d_inner, op="ssm_scan"),
         vector(il, "ssm_d", s.d_inner),
