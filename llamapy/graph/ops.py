@@ -255,7 +255,8 @@ ROWS: tuple[Op, ...] = (
     # q, k, v, idx, range, [sinks]: see ARCHITECTURE.md, "Attention without masks"
     Op("flash_attn", (5, 6), _attention, _ATTENTION),
     # State, then operands, runs last: recur.py.
-    Op("ssm_conv", (4, 4), recur.ssm_conv, also_writes=(0,)),  # state, x, weight
+    # state, x, weight
+    Op("ssm_conv", (4, 4), recur.ssm_conv, (("dilation", "int"),), also_writes=(0,)),
     Op("ssm_scan", (7, 7), recur.ssm_scan, also_writes=(0,)),  # state, x, dt, A, B, C
     # state, q, k, v, g, beta. Head h of v reads head h // r of q and k, or, `tiled`, h % n_head_k.
     Op("gated_delta_net", (7, 7), recur.gated_delta_net, _DELTA, also_writes=(0,)),

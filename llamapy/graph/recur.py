@@ -33,12 +33,14 @@ def _runs(t: Tensor) -> None:
 
 
 def ssm_conv(srcs: Srcs, p: dict[str, Any]) -> Result:
-    """state [d_conv - 1, n_ch, n_cells], x [n_ch, T], weight [d_conv, n_ch]: [n_ch, T]."""
+    """state [(d_conv - 1) * dilation, n_ch, n_cells], x [n_ch, T], weight [d_conv, n_ch]: [n_ch,
+    T]. Taps are `dilation` tokens apart, side by side where nothing is said."""
+    dilation: int = p.setdefault("dilation", 1)
     state, x, weight, runs = srcs
     n_ch, n_tokens = x.ne[:2]
     _want(x, "x", n_ch, n_tokens)
     _want(weight, "weight", max(weight.ne[0], 2), n_ch)
-    _want(state, "state", weight.ne[0] - 1, n_ch, state.ne[2])
+    _want(state, "state", (weight.ne[0] - 1) * dilation, n_ch, state.ne[2])
     _runs(runs)
     return F32, (n_ch, n_tokens, 1, 1)
 

@@ -57,10 +57,11 @@ class Recur:
         return replace(self, state=state, operands=operands, runs=[(0, n, read, write)])
 
 
-def ssm_conv(rng: Rng, d_conv: int, n_ch: int) -> Recur:
-    state = plain(rng, N_CELLS, n_ch, d_conv - 1)
+def ssm_conv(rng: Rng, d_conv: int, n_ch: int, dilation: int = 1) -> Recur:
+    state = plain(rng, N_CELLS, n_ch, (d_conv - 1) * dilation)
     operands = [gaps(rng, N_TOKENS, n_ch), plain(rng, n_ch, d_conv)]
-    return Recur("ssm_conv", state, operands, (0,), (n_ch,), name=f"{d_conv} {n_ch}")
+    given, name = {"dilation": dilation}, f"{d_conv} {n_ch} {dilation}"
+    return Recur("ssm_conv", state, operands, (0,), (n_ch,), given=given, name=name)
 
 
 def ssm_scan(
@@ -147,7 +148,8 @@ def rwkv_wkv7(rng: Rng, d_k: int, d_v: int, n_head: int) -> Recur:
 def calls(rng: Rng, op: str) -> list[Recur]:
     """Small, and of the sizes that models have."""
     if op == "ssm_conv":
-        return [ssm_conv(rng, *s) for s in ((4, 40), (4, 64), (3, 17), (2, 1), (8, 5))]
+        sizes = ((4, 40), (4, 64), (3, 17), (2, 1), (8, 5), (4, 35, 3), (4, 16, 8), (2, 7, 2))
+        return [ssm_conv(rng, *s) for s in sizes]
     if op == "ssm_scan":
         sizes = ((16, 1, 40, 1), (128, 36, 2, 1), (7, 3, 6, 2), (16, 64, 4, 2), (1, 1, 3, 3))
         return [ssm_scan(rng, *s, per) for s in sizes for per in (False, True)]

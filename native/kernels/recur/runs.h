@@ -16,10 +16,18 @@
 #include "lp.h"
 
 enum {
-    LP_CONV_TAPS = 16, /* the longest convolution */
+    LP_CONV_TAPS = 32, /* tokens that the longest convolution spans */
     LP_SCAN_ROWS = 32, /* rows of a state in a block: with 128 floats each, half of a first level */
     LP_SHIFT_BLOCK = 1024,
 };
+
+/* Of ssm_conv: how far its taps are apart, and how many tokens they span. */
+static inline int64_t lp_conv_step(const struct lp_node *n) {
+    return n->ip[0] > 1 ? n->ip[0] : 1;
+}
+static inline int64_t lp_conv_seen(int64_t taps, int64_t step) {
+    return (taps - 1) * step + 1;
+}
 
 struct lp_seq {
     int64_t first, n, read, write;

@@ -26,7 +26,7 @@ static int64_t blocks_of(int64_t rows) {
 
 int64_t lp_split_ssm_conv(const struct lp_node *n, int n_threads) {
     const struct lp_opnd *x = &n->src[1];
-    if (n->src[2].ne[0] > LP_CONV_TAPS || x->nb[0] != 4) {
+    if (lp_conv_seen(n->src[2].ne[0], lp_conv_step(n)) > LP_CONV_TAPS || x->nb[0] != 4) {
         return -1;
     }
     return tasks_of(n, 2, (x->ne[0] + 15) / 16, x->ne[1], n_threads);
