@@ -23,6 +23,7 @@ from llamapy.loader.bounded import (
 from llamapy.loader.experts import Experts, read_experts
 from llamapy.loader.kda import Kda, read_kda
 from llamapy.loader.mla import Mla, read_mla, yarn_scale
+from llamapy.loader.ngrams import Ngrams
 from llamapy.loader.pooled import Pooled, read_pooled
 from llamapy.loader.rwkv import Rwkv, read_rwkv
 from llamapy.loader.ssm import Ssm, read_ssm
@@ -97,6 +98,10 @@ class HParams:
     act: str = ""  # of the feed-forward, where that is a key
     n_conv: int = 0  # taps of the short convolutions in attention's place
     rwkv: Rwkv = Rwkv()
+    ngrams: Ngrams = Ngrams()
+    n_streams: int = 0  # residual streams, and the rank of what gates them
+    stream_rank: int = 0
+    n_attended: int = 0  # tokens that sparse attention chooses, 0: all
 
     def head_k(self, il: int) -> int:
         """Elements of a head of q and k in layer `il`."""
@@ -357,3 +362,10 @@ def shares_cache(hp: HParams, first: int) -> HParams:
     the one before it is full, the one before that has a window (Gemma 3n, Gemma 4)."""
     share = (il if il < first else first - (2 if hp.is_swa[il] else 1) for il in range(hp.n_layer))
     return replace(hp, share=tuple(share))
+
+
+def with_streams(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its residual streams, more than one."""
+    pre = f"{hp.arch}.hyper_connection."
+    n, rank = count(file, f"{pre}count", least=2), count(file, f"{pre}low_rank", least=1)
+    return replace(hp, n_streams=n, stream_rank=rank)

@@ -30,7 +30,7 @@ def apart(name: str) -> bool:
 class TensorSpec:
     """One tensor of a model. `ne` innermost first, trailing ones may be left out; `layer` is a
     number for role 'layer', None for 'input' and 'output'; `op` is the op that reads the tensor;
-    `or_ne` is a second shape it may have."""
+    `or_ne` is a second shape it may have; `or_more`: its last axis may be longer."""
 
     name: str
     ne: tuple[int, ...]
@@ -39,6 +39,13 @@ class TensorSpec:
     required: bool = True
     op: str = "mul_mat"
     or_ne: tuple[int, ...] = ()
+    or_more: bool = False
+
+    def fits(self, ne: tuple[int, ...]) -> bool:
+        if self.or_more:
+            last = len(self.ne) - 1
+            ne = (*ne[:last], min(ne[last], self.ne[last]), *ne[last + 1 :])
+        return ne in [(*own, 1, 1, 1, 1)[:4] for own in (self.ne, self.or_ne) if own]
 
 
 class TensorFile(Protocol):
@@ -85,7 +92,7 @@ def match(
             if spec.required:
                 missing.append(spec)
             continue
-        if info.ne not in [(*ne, 1, 1, 1, 1)[:4] for ne in (spec.ne, spec.or_ne) if ne]:
+        if not spec.fits(info.ne):
             shapes = f"{list(spec.ne)}" + (f" or {list(spec.or_ne)}" if spec.or_ne else "")
             raise FileError(
                 f"{where}: tensor {shown(spec.name)}: expected shape {shapes}, found "

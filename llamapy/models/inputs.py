@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
+from llamapy.kv import ngrams
 from llamapy.kv.api import Floats, Ints, Step, Ubatch, floats, ints
+from llamapy.loader.ngrams import Ngrams
 
 Values = Callable[[Ubatch, Step], Ints | Floats]
 
@@ -89,3 +91,36 @@ def constants(name: str, values: Sequence[float]) -> Input:
     """Numbers of the architecture that no tensor of the file holds, f32 [len(values)]."""
     array = floats(values)
     return _input(f"inp_{name}", (len(values),), lambda u, s: array, F32)
+
+
+def _cell_of(state: Tensor) -> Callable[[int], memoryview]:
+    """The bytes of a cell of a state, as the step before has left them."""
+
+    def cell(i: int) -> memoryview:
+        buffer, offset = state.home()
+        n = state.nb[1]
+        view: memoryview = buffer.read(offset + i * n, n)
+        return view
+
+    return cell
+
+
+def last_tokens(n_tokens: int, n: int, state: Tensor) -> Input:
+    """What `state` [n - 1, n_cells] is to remember after each token, f32 [n - 1, n_tokens]."""
+    cell = _cell_of(state)
+
+    def values(u: Ubatch, s: Step) -> Floats:
+        return ngrams.remembered(ngrams.last_tokens(u, s, n, cell))
+
+    return _input("inp_last_tokens", (n - 1, n_tokens), values, F32)
+
+
+def ngram_rows(n_tokens: int, n: Ngrams, state: Tensor) -> Input:
+    """Rows that each token's heads look up, i32 [n_heads * n_tokens], heads of a token together."""
+    cell = _cell_of(state)
+
+    def values(u: Ubatch, s: Step) -> Ints:
+        last = ngrams.last_tokens(u, s, n.n, cell)
+        return ngrams.ngram_rows(last, n.eos, n.multipliers, n.offsets, n.sizes)
+
+    return _input("inp_ngrams", (len(n.sizes) * n_tokens,), values)

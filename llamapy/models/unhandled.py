@@ -29,6 +29,7 @@ def _zero(value: Any, hp: HParams) -> bool:
 CHANGING: dict[str, Harmless] = {
     "attention.causal": _only(True),
     "attention.clamp_kqv": _zero,
+    "attention.compress_ratios": _zero,
     "attention.head_count": lambda value, hp: any(hp.n_head),
     "attention.head_count_kv": lambda value, hp: all(
         kv or not h for h, kv in zip(hp.n_head, hp.n_head_kv, strict=True)

@@ -44,8 +44,8 @@ def _walk(node: Tensor, cells: Array, runs: Array, n_tokens: int) -> Iterator[tu
 
 
 def ssm_conv(node: Tensor, state: Array, x: Array, weight: Array, runs: Array) -> Array:
-    """state [n_cells, n_ch, (d_conv - 1) * dilation], x [T, n_ch], weight [n_ch, d_conv]: y[t] = sum
-    over taps of weight[tap] * x[t - (d_conv - 1 - tap) * dilation]."""
+    """state [n_cells, n_ch, (d_conv - 1) * dilation], x [T, n_ch], weight [n_ch, d_conv]: y[t] is
+    the sum over taps of weight[tap] * x[t - (d_conv - 1 - tap) * dilation]."""
     x, weight, cells = x[0, 0], weight[0, 0], state[0]
     y = np.empty_like(x)
     for taps, tokens in _walk(node, cells, runs, len(x)):

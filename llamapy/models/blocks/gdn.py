@@ -52,9 +52,9 @@ def _qkv_z(g: Builder, il: int, x: Tensor) -> tuple[Tensor, Tensor]:
     return make("concat", make("concat", q, k, axis=0), v, axis=0), z
 
 
-def gdn(g: Builder, il: int, x: Tensor, tiled: bool) -> Tensor:
+def gdn(g: Builder, il: int, x: Tensor, tiled: bool, gate: str) -> Tensor:
     """x [n_embd, n_tokens] -> the same. Head h of v reads head h // r of q and k, r being how many
-    share one, or, `tiled`, h % n_group."""
+    share one, or, `tiled`, h % n_group. `gate`: what opens the result."""
     s, n = g.hp.ssm, x.ne[1]
     mixed, z = _qkv_z(g, il, x)
     beta, alpha = _beta_alpha(g, il, x)
@@ -78,7 +78,8 @@ def gdn(g: Builder, il: int, x: Tensor, tiled: bool) -> Tensor:
         scale=s.d_state**-0.5,
     )
     out = norm(g, RMS, g.name(out, "delta_out", il), "ssm_norm", "ssm_norm", il)
-    out = make("swiglu", z, reshape(out, s.d_inner, n))
+    out = reshape(out, s.d_inner, n)
+    out = make("swiglu", z, out) if gate == "silu" else make("mul", out, make(gate, z))
     return linear(g, il, "ssm_out", out)
 
 
@@ -109,10 +110,10 @@ def gdn_states(hp: HParams) -> Sequence[States]:
     return without_heads(hp, {"conv": conv, "delta": delta})
 
 
-def gdn_at(tiled: bool) -> Callable[[HParams, int], Part | None]:
+def gdn_at(tiled: bool, gate: str = "silu") -> Callable[[HParams, int], Part | None]:
     """The gated delta net in the layers without heads of K, as a decoder's `mixer`."""
 
     def build(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
-        return gdn(g, il, x, tiled)
+        return gdn(g, il, x, tiled, gate)
 
     return lambda hp, il: None if hp.n_head_kv[il] else Part(gdn_tensors, build)
