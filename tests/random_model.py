@@ -20,7 +20,9 @@ def _writer(arch: str, keys: dict[str, Any]) -> Writer:
     w = Writer().text("general.architecture", arch)
     for name, value in {"vocab_size": N_VOCAB, "context_length": 256, **keys}.items():
         key = f"{arch}.{name}"
-        if isinstance(value, list):
+        if isinstance(value, tuple):
+            w.array(key, *value)
+        elif isinstance(value, list):
             kind = "bool" if isinstance(value[0], bool) else "i32"
             w.array(key, kind, value)
         elif isinstance(value, bool):
@@ -41,10 +43,11 @@ def write(
     optional: Collection[str] = (),
     seed: int = 1,
     scaled: Mapping[str, float] | None = None,
+    unread: Mapping[str, tuple[int, ...]] | None = None,
 ) -> Path:
     """The same bytes for the same arguments. `has` as the architecture's `tensors` takes it;
     `optional`: ends of names of tensors that it could do without and gets; `scaled`:
-    factors of some, by ends of names."""
+    factors of some, by ends of names; `unread`: tensors that only the reference asks for."""
     _writer(arch, keys).tensor("none", (1,), "f32", bytes(4)).save(path)
     found = registry.find(arch, path)
     with GGUF.open(path) as file:
@@ -59,4 +62,6 @@ def write(
         for end, factor in scaled.items():
             values = values * factor if s.name.endswith(end) else values
         w.tensor(s.name, s.ne, "f32", values.astype("<f4").tobytes())
+    for name, ne in (unread or {}).items():
+        w.tensor(name, ne)
     return w.save(path)

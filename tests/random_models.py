@@ -18,6 +18,7 @@ class RandomModel:
     has: Callable[[str], bool]
     optional: tuple[str, ...] = ()
     scaled: dict[str, float] = field(default_factory=dict)
+    unread: dict[str, tuple[int, ...]] = field(default_factory=dict)
     seed: int = 1  # with another one, a token's second and third expert may be too near to tell
 
     def write(self, path: Path) -> Path:
@@ -29,6 +30,7 @@ class RandomModel:
             optional=self.optional,
             scaled=self.scaled,
             seed=self.seed,
+            unread=self.unread,
         )
 
 
