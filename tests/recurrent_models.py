@@ -50,6 +50,26 @@ NGRAMS: dict[str, Any] = {
 }
 INDEXER = {"q_proj": (64, 64), "k_proj": (64, 32), "q_norm": (32,), "k_norm": (32,)}
 UNREAD = {f"blk.{il}.indexer.{n}.weight": ne for il in (1, 3) for n, ne in INDEXER.items()}
+RWKV: dict[str, Any] = {
+    "embedding_length": 128,
+    "feed_forward_length": 96,
+    "block_count": 3,
+    "attention.layer_norm_rms_epsilon": 1e-6,
+    "attention.head_count": 0,
+    "wkv.head_size": 32,
+    "token_shift_count": 1,
+}
+RANKS = {"decay": 24, "iclr": 16, "value_residual_mix": 8, "gate": 20}
+# The reference's own kernel wants heads of 64.
+ARWKV7: dict[str, Any] = {
+    **RWKV,
+    "wkv.head_size": 64,
+    **{f"attention.{k}_lora_rank": n for k, n in RANKS.items()},
+}
+QRWKV6: dict[str, Any] = {**RWKV, "attention.head_count_kv": 2}
+QRWKV6 |= {"time_mix_extra_dim": 16, "time_decay_extra_dim": 24}
+LN = ("time_mix_ln.weight", "time_mix_ln.bias")
+BIASES = tuple(f"time_mix_{name}.bias" for name in ("receptance", "key", "value"))
 GATE, FORGET = ("ffn_gate_inp_shexp.weight",), {"ssm_a": -1.0}
 
 
@@ -64,7 +84,12 @@ class Written:
 
 
 APART, JOINED = _without("ssm_ba.weight"), _without("ssm_beta.weight", "ssm_alpha.weight")
+UNGATED = _without("time_mix_g1.weight")
 MODELS: dict[str, RandomModel | Written] = {
+    "arwkv7": RandomModel("arwkv7", ARWKV7, APART, ("output.weight", *LN)),
+    "arwkv7-bare": RandomModel(
+        "arwkv7", ARWKV7, _without("time_mix_g1.weight"), ("output.weight",)
+    ),
     "minimax-01": RandomModel(
         "minimax-01",
         {
@@ -85,6 +110,7 @@ MODELS: dict[str, RandomModel | Written] = {
     "qwen4exp": RandomModel(
         "qwen4exp", {**GDN, **SECTIONS, **MOE, **NGRAMS}, APART, GATE, FORGET, unread=UNREAD
     ),
+    "rwkv6qwen2": RandomModel("rwkv6qwen2", QRWKV6, APART, ("output.weight", *BIASES)),
     "rwkv6": Written(random_rwkv6.write),
     "rwkv7": Written(random_rwkv7.write),
 }

@@ -353,7 +353,7 @@ def without_nextn(file: Keys, hp: HParams) -> HParams:
 def with_rwkv(file: Keys, hp: HParams, version: int) -> HParams:
     """`hp` with its RWKV layers, none of which has attention."""
     none = (0,) * hp.n_layer
-    rwkv = read_rwkv(file, hp.arch, hp.n_embd, version)
+    rwkv = read_rwkv(file, hp.arch, hp.n_embd, hp.n_head_kv[0], version)
     return replace(hp, rwkv=rwkv, n_head=none, n_head_kv=none)
 
 

@@ -25,6 +25,7 @@ hparams = partial(with_rwkv, version=6)
 def _layer(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
     return [
         *wkv6_tensors(hp, il, has),
+        vector(il, "time_mix_first.weight", *hp.rwkv.heads, op="rwkv_wkv6"),
         vector(il, "channel_mix_lerp_r.weight", hp.n_embd),
         *linear_tensors(il, "channel_mix_receptance", hp.n_embd, hp.n_embd),
     ]

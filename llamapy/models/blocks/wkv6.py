@@ -35,7 +35,6 @@ def wkv6_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
         TensorSpec(w2, (r.n_mix, n, 5), il, "layer"),
         *low_rank_tensors(il, "time_mix_decay_w", n, r.n_decay, start=False),
         vector(il, "time_mix_decay.weight", n, op="add"),
-        vector(il, "time_mix_first.weight", r.n_embd_head, r.n_head, op="rwkv_wkv6"),
         *linear_tensors(il, "time_mix_gate", n, n),
     ]
 
@@ -66,15 +65,20 @@ def wkv6(g: Builder, il: int, m: Mixed, first: Tensor | None) -> tuple[Tensor, N
         by_head(g, linear(g, il, f"time_mix_{name}", x))
         for name, x in (("receptance", x_r), ("key", x_k), ("value", x_v))
     )
-    gate = make("silu", linear(g, il, "time_mix_gate", x_g))
+    gate = linear(g, il, "time_mix_gate", x_g)
     w = make(
         "add",
         low_rank(g, il, "time_mix_decay_w", x_w, "tanh"),
         g.layer(il, "time_mix_decay.weight"),
     )
     w = by_head(g, make("exp", make("neg", make("exp", w))))
-    y = make(
-        "rwkv_wkv6", g.state(il, "wkv"), r, k, v, w, g.layer(il, "time_mix_first.weight"), g.runs
-    )
-    y = make("mul", head_norm(g, il, g.name(y, "wkv_out", il)), gate)
+    state, bonus = g.state(il, "wkv"), g.maybe_layer(il, "time_mix_first.weight")
+    if bonus is None:  # linear attention: what is kept of a state is not taken from the key
+        k = make("sub", k, make("mul", k, w))
+        scale = g.hp.rwkv.n_embd_head**-0.5
+        y = make("gated_linear_attn", state, r, k, v, w, g.runs, scale=scale)
+    else:
+        y = make("rwkv_wkv6", state, r, k, v, w, bonus, g.runs)
+    y = head_norm(g, il, g.name(y, "wkv_out", il))
+    y = make("mul", y, make("sigmoid" if bonus is None else "silu", gate))
     return linear(g, il, "time_mix_output", y), None

@@ -18,13 +18,14 @@ from llamapy.models.blocks.rwkv import (
 from llamapy.models.builder import Builder
 
 
-def wkv7_tensors(hp: HParams, il: int) -> list[TensorSpec]:
+def wkv7_tensors(hp: HParams, il: int, *, gated: bool = True) -> list[TensorSpec]:
     r, n = hp.rwkv, hp.n_embd
+    gate = low_rank_tensors(il, "time_mix_g", n, r.n_gate, start=False) if gated else []
     ranks = {"w": r.n_decay, "a": r.n_rate, "v": r.n_value if il else r.n_rate}
     return [
         *(t for c, k in ranks.items() for t in low_rank_tensors(il, f"time_mix_{c}", n, k)),
-        *low_rank_tensors(il, "time_mix_g", n, r.n_gate, start=False),
-        vector(il, "time_mix_lerp_fused.weight", n, 1, 1, 6),
+        *gate,
+        vector(il, "time_mix_lerp_fused.weight", n, 1, 1, 5 + gated),
         *(vector(il, f"time_mix_{c}.weight", n) for c in ("k_k", "k_a", "r_k")),
     ]
 
@@ -32,12 +33,10 @@ def wkv7_tensors(hp: HParams, il: int) -> list[TensorSpec]:
 def wkv7(g: Builder, il: int, m: Mixed, first: Tensor | None) -> tuple[Tensor, Tensor]:
     """y [n_embd, n_tokens], and the first layer's values."""
     weights = g.layer(il, "time_mix_lerp_fused.weight")
-    rows = (m.by(view(weights, (m.x.ne[0],), (), i * weights.nb[3])) for i in range(6))
-    x_r, x_w, x_k, x_v, x_a, x_g = rows
-    r, k, v = (
-        linear(g, il, f"time_mix_{name}", x)
-        for name, x in (("receptance", x_r), ("key", x_k), ("value", x_v))
-    )
+    rows = [m.by(view(weights, m.x.ne[:1], (), i * weights.nb[3])) for i in range(weights.ne[3])]
+    x_r, x_w, x_k, x_v, x_a = rows[:5]
+    r = linear(g, il, "time_mix_receptance", x_r)
+    k, v = linear(g, il, "time_mix_key", x_k), linear(g, il, "time_mix_value", x_v)
     # e^(-0.5) bounds the decay; six digits of it are what models are trained with
     w = make("sigmoid", low_rank(g, il, "time_mix_w", x_w, "tanh"))
     w = make("exp", make("scale", w, scale=-0.606531, bias=0.0))
@@ -46,7 +45,6 @@ def wkv7(g: Builder, il: int, m: Mixed, first: Tensor | None) -> tuple[Tensor, T
     else:
         share = make("sigmoid", low_rank(g, il, "time_mix_v", x_v))
         v = make("add", v, make("mul", make("sub", first, v), share))
-    gate = low_rank(g, il, "time_mix_g", x_g, "sigmoid")
     a = make("sigmoid", low_rank(g, il, "time_mix_a", x_a))
     kk = by_head(g, make("mul", k, g.layer(il, "time_mix_k_k.weight")))
     kk = make("l2_norm", kk, eps=1e-12)
@@ -60,5 +58,7 @@ def wkv7(g: Builder, il: int, m: Mixed, first: Tensor | None) -> tuple[Tensor, T
     y = head_norm(g, il, g.name(y, "wkv_out", il))
     r_k = reshape(g.layer(il, "time_mix_r_k.weight"), *r.ne[:2])
     bonus = make("mul", v4, make("sum_rows", make("mul", make("mul", k, r), r_k)))
-    y = make("mul", make("add", y, reshape(bonus, *y.ne)), gate)
+    y = make("add", y, reshape(bonus, *y.ne))
+    for x_g in rows[5:]:
+        y = make("mul", y, low_rank(g, il, "time_mix_g", x_g, "sigmoid"))
     return linear(g, il, "time_mix_output", y), first
