@@ -23,7 +23,7 @@ from llamapy.loader.bounded import (
 from llamapy.loader.experts import Experts, read_experts
 from llamapy.loader.kda import Kda, read_kda
 from llamapy.loader.mla import Mla, read_mla, yarn_scale
-from llamapy.loader.ngrams import Ngrams
+from llamapy.loader.ngrams import Ngrams, read_ngrams
 from llamapy.loader.pooled import Pooled, read_pooled
 from llamapy.loader.rwkv import Rwkv, read_rwkv
 from llamapy.loader.ssm import Ssm, read_ssm
@@ -369,3 +369,8 @@ def with_streams(file: Keys, hp: HParams) -> HParams:
     pre = f"{hp.arch}.hyper_connection."
     n, rank = count(file, f"{pre}count", least=2), count(file, f"{pre}low_rank", least=1)
     return replace(hp, n_streams=n, stream_rank=rank)
+
+
+def with_ngrams(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its embeddings of the last tokens together."""
+    return replace(hp, ngrams=read_ngrams(file, hp.arch, hp.n_layer, hp.n_embd))

@@ -10,7 +10,7 @@ from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
 from llamapy.kv import ngrams
 from llamapy.kv.api import Floats, Ints, Step, Ubatch, floats, ints
-from llamapy.loader.ngrams import Ngrams
+from llamapy.loader.hparams import HParams
 
 Values = Callable[[Ubatch, Step], Ints | Floats]
 
@@ -115,9 +115,9 @@ def last_tokens(n_tokens: int, n: int, state: Tensor) -> Input:
     return _input("inp_last_tokens", (n - 1, n_tokens), values, F32)
 
 
-def ngram_rows(n_tokens: int, n: Ngrams, state: Tensor) -> Input:
+def ngram_rows(n_tokens: int, hp: HParams, state: Tensor) -> Input:
     """Rows that each token's heads look up, i32 [n_heads * n_tokens], heads of a token together."""
-    cell = _cell_of(state)
+    cell, n = _cell_of(state), hp.ngrams
 
     def values(u: Ubatch, s: Step) -> Ints:
         last = ngrams.last_tokens(u, s, n.n, cell)

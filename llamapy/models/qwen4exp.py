@@ -10,8 +10,7 @@ from dataclasses import replace
 from llamapy.base.errors import ContextError
 from llamapy.kv.api import States
 from llamapy.loader.bounded import Keys, count
-from llamapy.loader.hparams import HParams, with_streams
-from llamapy.loader.ngrams import read_ngrams
+from llamapy.loader.hparams import HParams, with_ngrams, with_streams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models import qwen35moe
 from llamapy.models.blocks import Decoder, streams
@@ -29,7 +28,7 @@ def hparams(file: Keys, hp: HParams) -> HParams:
     hp = with_streams(file, qwen35moe.hparams(file, hp))
     if any(file.per_layer(f"qwen4exp.{RATIOS}", hp.n_layer + hp.n_layer_nextn, 0)):
         hp = replace(hp, n_attended=count(file, "qwen4exp.attention.indexer.top_k", least=1))
-    return replace(hp, ngrams=read_ngrams(file, hp.arch, hp.n_layer, hp.n_embd))
+    return with_ngrams(file, hp)
 
 
 def states(hp: HParams) -> Sequence[States]:

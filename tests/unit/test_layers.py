@@ -25,7 +25,7 @@ LAYERS = (
 RANK = {name: depth for depth, row in enumerate(LAYERS) for name in row.split()}
 # Doors narrower than the layers: what may be seen of the other folder.
 DOORS = {
-    ("models", "kv"): {"api"},
+    ("models", "kv"): {"api", "ngrams"},
     ("models", "loader"): {"hparams", "bounded", "experts", "spec"},
     ("models", "devices"): set(),
     ("kv", "graph"): {"tensor", "ops", "device", "cgraph"},

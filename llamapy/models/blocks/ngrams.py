@@ -24,7 +24,7 @@ def ngram_embeddings(g: Builder) -> Tensor:
     state = g.state(n.layer, "tokens")
     last = g.add_input(inputs.last_tokens(n_tokens, n.n, state))
     g.expand(make("token_shift", state, last, g.runs))
-    rows = g.add_input(inputs.ngram_rows(n_tokens, n, state))
+    rows = g.add_input(inputs.ngram_rows(n_tokens, g.hp, state))
     out = make("get_rows", g.weight("per_layer_token_embd.weight"), rows)
     return reshape(out, g.hp.n_embd, n_tokens)
 
