@@ -3,6 +3,7 @@ and the laws that every architecture obeys."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from recurrent_models import MODELS as RECURRENT
 from reference import nmse
 
 from llamapy import Model
+from llamapy.base.errors import ContextError
 from llamapy.runtime.batch import join, single
 
 with np.load(Path(__file__).parent.parent / "data" / "random_logits.npz") as z:
@@ -54,3 +56,15 @@ def test_logits_and_the_laws(named) -> None:
 def test_there_are_logits_for_every_model() -> None:
     assert LOGITS.keys() == {*MODELS, "tokens"}
     assert LOGITS_RECURRENT.keys() == RECURRENT.keys()
+
+
+def test_contexts_in_which_blocks_would_be_chosen_are_refused(tmp_path) -> None:
+    sparse = {"attention.compress_ratios": [0, 4, 0, 4], "attention.indexer.top_k": 256}
+    written = RECURRENT["qwen4exp"]
+    path = replace(written, keys={**written.keys, **sparse}).write(tmp_path / "m.gguf")
+    with Model.open(path) as model:
+        with model.context(**PARAMS | {"n_ctx": 256}) as ctx:
+            got = ctx.decode(TOKENS[:32], logits="all")
+        with pytest.raises(ContextError, match="-c 256"), model.context(**PARAMS) as ctx:
+            ctx.decode([1])
+    assert nmse(got, LOGITS_RECURRENT["qwen4exp"]) <= 1e-8
