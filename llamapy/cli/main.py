@@ -28,6 +28,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("run", "llamapy.cli.run", "generate text from a prompt"),
     Row("logits", "llamapy.cli.logits", "write the logits of given tokens to a .npy file"),
     Row("embed", "llamapy.cli.embed", "texts as vectors"),
+    Row("perplexity", "llamapy.cli.perplexity", "how well a model foretells a text"),
     Row("tokenize", "llamapy.cli.tokenize", "text to token ids, or back"),
     Row("inspect", "llamapy.cli.inspect", "keys and tensors of a GGUF file, damaged ones too"),
     Row("graph", "llamapy.cli.graph", "the planned graph: nodes, memory, devices, fusions"),

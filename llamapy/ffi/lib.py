@@ -134,6 +134,7 @@ def _declare(dll: ctypes.CDLL) -> None:
         "lp_run": (i32, (p, p, i64, p, i64, p, i64, i32, p, p)),
         "lp_sigint_watch": (i32, (p,)),
         "lp_sigint_unwatch": (None, ()),
+        "lp_softmax_sums": (None, (p, i64, i64, p, p)),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(dll, name)
