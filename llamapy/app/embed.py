@@ -57,7 +57,8 @@ def embed_texts(
         raise UsageError("no text to embed")
     if s.normalize not in NORMS:
         raise UsageError(f"--normalize must be one of {', '.join(NORMS)}, not '{s.normalize}'")
-    ids = [prompt_ids(model.tokenizer, text, parse_special=s.special) for text in texts]
+    ranks = (s.pooling or model.hparams.pooled.by) == "rank"
+    ids = [_ids(model.tokenizer, text, s.special, ranks) for text in texts]
     with _context(model, [len(i) for i in ids], s) as ctx:
         pooling = pooling_of(ctx, s.pooling)
         how = "none" if pooling == "rank" else s.normalize
@@ -68,6 +69,20 @@ def embed_texts(
                 if not np.isfinite(values).all():
                     raise NumericError(f"NaN or Inf in the embedding of text {i + 1}")
                 yield Embedded(i, len(ids), len(ids[i]), pooling, how, normalised(values, how))
+
+
+def _ids(tokenizer: Any, text: bytes, special: bool, ranks: bool) -> list[int]:
+    """Tokens of a text, or of a question and a document, with a separator in the tab's place."""
+    if not ranks or b"\t" not in text:
+        return prompt_ids(tokenizer, text, parse_special=special)
+    if tokenizer.sep is None:
+        raise UsageError("a question and a document, and the vocabulary has no SEP to part them")
+    first, second = (
+        tokenizer.encode(part, add_special=False, parse_special=special)
+        for part in text.split(b"\t", 1)
+    )
+    ids: list[int] = tokenizer.with_ends([*first, tokenizer.sep, *second])
+    return ids
 
 
 def _context(model: Any, lengths: list[int], s: EmbedSettings) -> Any:

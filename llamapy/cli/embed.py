@@ -47,7 +47,8 @@ def command(
 ) -> None:
     """Write the embedding of each text on a line: numbers, or with --json an object.
 
-    With --pooling none a text has a line (or a list) per token.
+    With --pooling none a text has a line (or a list) per token; with rank it may be a question and
+    a document with a tab between them.
     """
     options.begin(verbose=verbose, json=json, strict=strict)
     texts = _texts(prompt, file)
@@ -93,7 +94,8 @@ def _write(
     with streams.answer_to(output) as out, Progress("texts", shown=not log.json) as progress:
         for one in embed_texts(model, texts, settings):
             if one.index == 0:
-                log.info(f"pooling {one.pooling}, normalize {one.normalize}")
+                tell = log.note if settings.pooling is None else log.info
+                tell(f"pooling {one.pooling}, normalize {one.normalize}")
             out.write(as_json(one) if json else as_lines(one))
             progress.update(one.index + 1, one.n_texts)
 

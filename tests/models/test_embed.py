@@ -56,6 +56,11 @@ def test_scores_are_not_normalised(bert, capsys):
     assert code == 0 and got["normalize"] == "none" and len(got["embedding"]) == 1
 
 
+def test_a_question_and_a_document(bert, capsys):
+    code, out, _ = run(capsys, "-m", bert, "-p", "cats\tthe cat", "--pooling", "rank", "--json")
+    assert code == 0 and json.loads(out)["n_tokens"] == 1 + 2 + 1 + 2 + 1
+
+
 @pytest.mark.parametrize(
     "args, code, text",
     [
