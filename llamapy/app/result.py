@@ -64,7 +64,7 @@ def _rate(n: int, seconds: float) -> float | None:
 def params(started: Started, settings: Settings) -> dict[str, Any]:
     """What was in effect, chosen or default."""
     values = asdict(settings) | {"n_ctx": started.n_ctx, "n_max": started.n_max}
-    return {str(k): _plain(v) for k, v in (values | {"sampling": started.sampling}).items()}
+    return {str(k): plain(v) for k, v in (values | {"sampling": started.sampling}).items()}
 
 
 def event(e: Event) -> dict[str, Any]:
@@ -80,12 +80,12 @@ def event(e: Event) -> dict[str, Any]:
             return {"event": "rest", "text": e.rest}
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Tuples as lists, bytes as text, keys as text, infinities by name: what JSON can hold."""
     if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
+        return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(v) for v in value]
+        return [plain(v) for v in value]
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else value

@@ -26,6 +26,7 @@ class Row(NamedTuple):
 
 COMMANDS: tuple[Row, ...] = (
     Row("run", "llamapy.cli.run", "generate text from a prompt"),
+    Row("batch", "llamapy.cli.batch", "answer many prompts from JSON lines, several at a time"),
     Row("logits", "llamapy.cli.logits", "write the logits of given tokens to a .npy file"),
     Row("embed", "llamapy.cli.embed", "texts as vectors"),
     Row("perplexity", "llamapy.cli.perplexity", "how well a model foretells a text"),

@@ -55,8 +55,8 @@ class Progress:
         if self._terminal:
             self._before = (self._before + text).rpartition("\n")[2]
 
-    def update(self, done: int, total: int) -> None:
-        """`done` of `total` units; a line appears when it is due."""
+    def update(self, done: int, total: int, more: str = "") -> None:
+        """`done` of `total` units; a line appears when it is due, with `more` at its end."""
         now = time.monotonic()
         if self._start is None:
             self._start = self._last = now
@@ -66,6 +66,7 @@ class Progress:
             return
         self._last = now
         text = progress_text(self._label, self._unit, done, total, now - self._start)
+        text += f", {more}" if more else ""
         if self._terminal:
             room = shutil.get_terminal_size().columns - 1 - len(self._before)
             if self._before:

@@ -47,6 +47,7 @@ class ContextParams:
     n_batch: int = 2048
     n_ubatch: int = 512
     n_seq_max: int = 1
+    n_ctx_seq: int = 0  # the context of one sequence, for models that rotate by it; 0: n_ctx
     type_k: str = "f16"
     type_v: str = "f16"
     n_threads: int = 1
@@ -254,7 +255,8 @@ class Context(Closing):
 
     def builder(self, shape: GraphShape) -> Builder:
         """What graphs are made with."""
-        return Builder(self.hp, self._weights, self.memory, shape, self.params.n_ctx)
+        n_ctx = self.params.n_ctx_seq or self.params.n_ctx
+        return Builder(self.hp, self._weights, self.memory, shape, n_ctx)
 
     # Sizes and checks.
 

@@ -190,6 +190,7 @@ class Engine(Closing):
         n_batch: int = 2048,
         n_ubatch: int = 512,
         n_seq_max: int = 1,
+        n_ctx_seq: int = 0,
         type_k: str = "f16",
         type_v: str = "f16",
         n_threads: int | None = None,
@@ -197,7 +198,8 @@ class Engine(Closing):
         fusion: bool = True,
     ) -> Context:
         """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
-        model's training context; None: that, but at most 4096)."""
+        model's training context; None: that, but at most 4096). `n_ctx_seq`: of the context that
+        each sequence is to be computed in as if alone; 0: all of it."""
         train = self.hparams.n_ctx_train
         if n_ctx is None:
             n_ctx = min(train, DEFAULT_CTX)
@@ -208,6 +210,7 @@ class Engine(Closing):
             n_batch=n_batch,
             n_ubatch=n_ubatch,
             n_seq_max=n_seq_max,
+            n_ctx_seq=n_ctx_seq,
             type_k=type_k,
             type_v=type_v,
             n_threads=n_threads,

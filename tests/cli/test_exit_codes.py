@@ -13,6 +13,7 @@ COMMANDS = {
     "run": ["-p", "x"],
     "logits": ["--tokens", "1", "-o", "/dev/null"],
     "graph": [],
+    "batch": ["/dev/null"],
     "tokenize": ["-p", "x"],
 }
 

@@ -1,0 +1,208 @@
+"""Several sequences decoded together, each as if it were alone.
+
+`Decoder` is all a job knows of it: something that takes requests while it has room and hands back
+answers as they come. `LocalDecoder` is one context with as many sequences as places: a step is one
+ubatch with the next token of every sequence that generates, and as much of the waiting prompts as
+there is room for. A sequence that has ended is followed by the next within the same step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+
+from llamapy.app.fit import Fit
+from llamapy.app.generate import Settings
+from llamapy.base.errors import LlamapyError, NumericError
+from llamapy.runtime.batch import Batch
+from llamapy.sample.chain import Sampler
+from llamapy.tokenize.stream import Stream
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """`number` comes back with the answer."""
+
+    number: int
+    plan: Fit
+    settings: Settings
+
+    @property
+    def n_cells(self) -> int:
+        """Places of the context it may need."""
+        return len(self.plan.ids) + self.plan.n_max
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """As generate.Finished, or the error that ended it. `seed` is None where nothing was drawn."""
+
+    number: int
+    reason: str = ""
+    stop: bytes | None = None
+    text: str = ""
+    raw: bytes = b""
+    replaced: bool = False
+    ids: list[int] = field(default_factory=list)
+    seed: int | None = None
+    error: LlamapyError | None = None
+
+
+class Decoder(Protocol):
+    """`n_free`: how many requests `start` takes now. `step` does some work and returns what is
+    finished; it counts the tokens evaluated in `n_prompt` and generated in `n_generated`."""
+
+    n_prompt: int
+    n_generated: int
+
+    @property
+    def n_free(self) -> int: ...
+
+    @property
+    def n_busy(self) -> int: ...
+
+    def start(self, request: Request) -> None: ...
+
+    def step(self) -> list[Answer]: ...
+
+
+class _Place:
+    """A sequence of the context and what is done in it. `todo`: tokens not evaluated yet."""
+
+    def __init__(self, seq: int, request: Request, tokenizer: Any) -> None:
+        s = request.settings
+        self.seq, self.request, self.tokenizer = seq, request, tokenizer
+        self.sampler = Sampler(s.sampling, tokenizer)
+        for id in request.plan.ids:
+            self.sampler.accept(id)
+        self.stream = Stream(s.stop, include_stop=s.include_stop)
+        self.todo: Sequence[int] = request.plan.ids
+        self.n_past = 0
+        self.ids: list[int] = []
+        self.texts: list[str] = []
+
+    def advance(self, n: int) -> None:
+        self.todo = self.todo[n:]
+        self.n_past += n
+
+    def take(self, logits: Any) -> Answer | None:
+        """The next token; the answer once it is complete."""
+        s, plan = self.request.settings, self.request.plan
+        id = self.sampler.sample(logits)
+        self.sampler.accept(id)
+        if id in self.tokenizer.eog and not s.sampling.ignore_eos:
+            return self.answer("eos")
+        self.ids.append(id)
+        self.texts.append(self.stream.push(self.tokenizer.piece(id, special=s.print_special)))
+        if self.stream.stopped is not None:
+            return self.answer("stop")
+        if len(self.ids) >= plan.n_max:
+            return self.answer(plan.limit)
+        self.todo = [id]
+        return None
+
+    def answer(self, reason: str) -> Answer:
+        rest = self.stream.finish()
+        return Answer(
+            self.request.number,
+            reason,
+            self.stream.stopped,
+            "".join([*self.texts, rest]),
+            self.stream.raw,
+            self.stream.replaced,
+            self.ids,
+            None if self.request.settings.sampling.greedy else self.sampler.seed,
+        )
+
+
+class LocalDecoder:
+    """See Decoder. `ctx` has `n_places` sequences and room for what they may need together."""
+
+    def __init__(self, ctx: Any, tokenizer: Any, n_places: int, n_ubatch: int) -> None:
+        self.ctx, self.tokenizer = ctx, tokenizer
+        self.n_ubatch = n_ubatch
+        self.n_prompt = self.n_generated = 0
+        self._free = list(range(n_places))[::-1]
+        self._places: list[_Place] = []
+        self._done: list[Answer] = []
+
+    @property
+    def n_free(self) -> int:
+        return len(self._free)
+
+    @property
+    def n_busy(self) -> int:
+        return len(self._places) + len(self._done)
+
+    def start(self, request: Request) -> None:
+        try:
+            place = _Place(self._free[-1], request, self.tokenizer)
+        except LlamapyError as e:
+            self._done.append(Answer(request.number, error=e))
+            return
+        if request.plan.n_max == 0:
+            self._done.append(place.answer(request.plan.limit))
+            return
+        self._places.append(place)
+        self._free.pop()
+
+    def step(self) -> list[Answer]:
+        """One ubatch. Lets what is wrong with the whole step pass, with nobody's answer in it."""
+        done, self._done = self._done, []
+        parts = self._parts()
+        if not parts:
+            return done
+        logits = self.ctx.decode_batch(_batch(parts))
+        row = 0
+        for place, n in parts:
+            self.n_prompt += n if not place.ids else 0
+            place.advance(n)
+            if place.todo:
+                continue
+            answer = self._take(place, logits[row])
+            row += 1
+            if answer is not None:
+                done.append(answer)
+        return done
+
+    def _take(self, place: _Place, logits: Any) -> Answer | None:
+        try:
+            answer = place.take(logits)
+        except NumericError as e:
+            answer = Answer(place.request.number, error=e)
+        else:
+            self.n_generated += 1
+        if answer is not None:
+            self._places.remove(place)
+            self.ctx.seq_rm(place.seq, 0)
+            self._free.append(place.seq)
+        return answer
+
+    def _parts(self) -> list[tuple[_Place, int]]:
+        """Who gets how many tokens of the next ubatch: first those that generate."""
+        room = self.n_ubatch
+        parts = []
+        for place in sorted(self._places, key=lambda p: not p.ids):
+            n = min(len(place.todo), room)
+            if n:
+                parts.append((place, n))
+                room -= n
+        return parts
+
+
+def _batch(parts: list[tuple[_Place, int]]) -> Batch:
+    tokens: list[int] = []
+    pos: list[int] = []
+    seqs: list[tuple[int, ...]] = []
+    want: list[bool] = []
+    for place, n in parts:
+        tokens += place.todo[:n]
+        pos += range(place.n_past, place.n_past + n)
+        seqs += [(place.seq,)] * n
+        want += [False] * (n - 1) + [n == len(place.todo)]
+    return Batch(
+        np.array(tokens, np.int32), np.array(pos, np.int32), tuple(seqs), np.array(want, np.bool_)
+    )

@@ -1,0 +1,184 @@
+"""Lines of a batch: what is asked, and how it differs from the job's settings.
+
+A line is `{"id"?, "prompt", ...}` or OpenAI's `{"custom_id", "body": {"prompt", ...}}`. What a line
+says and nobody knows is refused: a misspelt parameter would change the answer unseen.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from llamapy.app.generate import Settings
+from llamapy.base.errors import LlamapyError, UsageError, near_match
+from llamapy.sample.params import RANDOM_SEED
+
+# A line's parameters: the setting each stands for, and what it must be.
+_COMMON = {
+    "temperature": ("temp", float),
+    "top_p": ("top_p", float),
+    "seed": ("seed", int),
+    "presence_penalty": ("presence_penalty", float),
+    "frequency_penalty": ("frequency_penalty", float),
+}
+OURS = _COMMON | {
+    "n": ("n_predict", int),
+    "temp": ("temp", float),
+    "top_k": ("top_k", int),
+    "min_p": ("min_p", float),
+    "repeat_penalty": ("repeat_penalty", float),
+}
+OPENAI = _COMMON | {
+    "max_tokens": ("n_predict", int),
+    "max_completion_tokens": ("n_predict", int),
+}
+# What OpenAI's lines may say as well, if it asks for nothing else than one plain answer.
+_IDLE: dict[str, tuple[Any, ...]] = {
+    "n": (1,),
+    "best_of": (1,),
+    "echo": (False,),
+    "stream": (False,),
+}
+_IGNORED = ("model", "user", "metadata")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line. `key` is where its id stood, and stands in the result; `error` why it cannot be
+    answered. `digest` tells one question from another."""
+
+    number: int  # of the line, from 1
+    key: str
+    id: str | int
+    prompt: bytes | list[int]
+    settings: Settings
+    digest: str
+    error: LlamapyError | None = None
+
+
+def read_items(raw: bytes, settings: Settings) -> list[Item]:
+    """Every line that is not blank. UsageError for none at all, and for an id that comes twice;
+    what is wrong with a single line is its `error`."""
+    items = list(_items(raw, settings))
+    if not items:
+        raise UsageError("no lines to answer: give a file, or pipe it in")
+    seen: dict[str, int] = {}
+    for item in items:
+        name = id_text(item.id)
+        if name in seen:
+            raise UsageError(
+                f"lines {seen[name]} and {item.number} have the same id {name} (a line without one "
+                "goes by its number)"
+            )
+        seen[name] = item.number
+    return items
+
+
+def id_text(id: Any) -> str:
+    """An id as text, 1 apart from "1"."""
+    return json.dumps(id)
+
+
+def _items(raw: bytes, settings: Settings) -> Iterator[Item]:
+    for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        if not line.strip():
+            continue
+        digest = hashlib.sha256(line.strip()).hexdigest()[:16]
+        try:
+            value = _object(line)
+        except LlamapyError as e:
+            yield Item(number, "id", number, b"", settings, digest, e)
+            continue
+        key = "custom_id" if "custom_id" in value else "id"
+        id = value.get(key)
+        if id is None:
+            key, id = "id", number
+        elif isinstance(id, bool) or not isinstance(id, str | int):
+            bad = UsageError(f"{key} must be a text or a whole number")
+            yield Item(number, "id", number, b"", settings, digest, bad)
+            continue
+        try:
+            prompt, own = _question(value, settings)
+        except LlamapyError as e:
+            yield Item(number, key, id, b"", settings, digest, e)
+        else:
+            yield Item(number, key, id, prompt, own, digest)
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(line)
+    except (ValueError, RecursionError) as e:
+        raise UsageError(f"no JSON: {e}") from e
+    if not isinstance(value, dict):
+        raise UsageError("a line must be a JSON object")
+    return value
+
+
+def _question(value: Mapping[str, Any], settings: Settings) -> tuple[bytes | list[int], Settings]:
+    """The prompt of a line and its settings."""
+    openai = "body" in value or "custom_id" in value
+    body = value.get("body") if openai else value
+    if not isinstance(body, dict):
+        raise UsageError("body must be a JSON object")
+    if openai:
+        _known(value, ("custom_id", "method", "url", "body"))
+    if "messages" in body:
+        raise UsageError("messages cannot be answered yet (no chat templates): give a prompt")
+    if "prompt" not in body:
+        raise UsageError("the line has no prompt")
+    table = OPENAI if openai else OURS
+    rest = {k: v for k, v in body.items() if k not in ("id", "prompt") and v is not None}
+    if openai:
+        rest = {k: v for k, v in rest.items() if not _idle(k, v)}
+    _known(rest, (*table, "stop"))
+    return _prompt(body["prompt"]), _apply(rest, table, settings)
+
+
+def _idle(name: str, value: Any) -> bool:
+    return name in _IGNORED or any(value is x or value == x for x in _IDLE.get(name, ()))
+
+
+def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    for name in given:
+        if name not in names:
+            raise UsageError(f"unknown parameter {name!r}{near_match(name, names)}")
+
+
+def _prompt(value: Any) -> bytes | list[int]:
+    """A text as bytes, or token ids as they are."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass")
+    if isinstance(value, list) and all(type(i) is int and i >= 0 for i in value):
+        return value
+    raise UsageError("a prompt must be a text or a list of token ids")
+
+
+def _apply(
+    given: Mapping[str, Any], table: Mapping[str, tuple[str, type]], settings: Settings
+) -> Settings:
+    ours: dict[str, Any] = {}
+    sampling: dict[str, Any] = {}
+    for name, value in given.items():
+        if name == "stop":
+            ours["stop"] = _stops(value)
+            continue
+        to, kind = table[name]
+        if isinstance(value, bool) or not isinstance(value, int if kind is int else int | float):
+            raise UsageError(f"{name} must be a {'whole ' if kind is int else ''}number")
+        if to == "seed" and value == -1:
+            value = RANDOM_SEED
+        if to == "seed" and value == RANDOM_SEED:
+            raise UsageError("a line's seed must be a seed: a random one could not be repeated")
+        (ours if to == "n_predict" else sampling)[to] = kind(value)
+    return replace(settings, **ours, sampling=replace(settings.sampling, **sampling))
+
+
+def _stops(value: Any) -> tuple[str | bytes, ...]:
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not all(isinstance(t, str) and t for t in texts):
+        raise UsageError("stop must be a text or a list of texts, none of them empty")
+    return tuple(t.encode("utf-8", "surrogatepass") for t in texts)
