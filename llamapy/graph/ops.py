@@ -78,7 +78,8 @@ def _get_rows(srcs: tuple[Tensor, ...], p: Params) -> Result:
 
 
 def _attention(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    """q [n_embd_head_k, n_head, n_tokens], v [n_embd_head_v, n_head_kv, n_cells]."""
+    """q [n_embd_head_k, n_head, n_tokens], v [n_embd_head_v, n_head_kv, n_cells]. A bias [n_head,
+    2 reach + 1] is told from sinks [n_head] by having columns."""
     q, v = srcs[0], srcs[2]
     return F32, (v.ne[0] * q.ne[1], q.ne[2], 1, 1)
 
@@ -252,8 +253,8 @@ ROWS: tuple[Op, ...] = (
     Op("mul_mat_id", (3, 3), _mul_mat_id),  # weights, x, ids
     Op("add_id", (3, 3), _add_id, in_place=(0,)),  # x, bias [m, n_expert], ids
     Op("weighted_sum", (1, 2), _weighted_sum),  # x, [weights]
-    # q, k, v, idx, range, [sinks]: see ARCHITECTURE.md, "Attention without masks"
-    Op("flash_attn", (5, 6), _attention, _ATTENTION),
+    # q, k, v, idx, range, [bias], [sinks]: see ARCHITECTURE.md, "Attention without masks"
+    Op("flash_attn", (5, 7), _attention, _ATTENTION),
     # State, then operands, runs last: recur.py.
     # state, x, weight
     Op("ssm_conv", (4, 4), recur.ssm_conv, (("dilation", "int"),), also_writes=(0,)),
@@ -280,7 +281,7 @@ ROWS: tuple[Op, ...] = (
     Op("swiglu_oai_quant", (1, 2), _glu_x8, _SWIGLU_OAI),
     # A weight with its rows interleaved by eight, as it is loaded for mul_mat.
     Op("repack", (1, 1), _repack),
-    Op("flash_attn_part", (5, 5), _attention_parts, _ATTENTION),
+    Op("flash_attn_part", (5, 6), _attention_parts, _ATTENTION),
     Op("flash_attn_merge", (1, 2), _attention_merge),  # parts, [sinks]
 )
 

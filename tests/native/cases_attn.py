@@ -26,6 +26,7 @@ class Attention:
     idx: np.ndarray
     range: np.ndarray
     sinks: np.ndarray | None = None
+    bias: np.ndarray | None = None  # [2 reach + 1, n_head]
     scale: float = 0.125
     max_bias: float = 0.0
     softcap: float = 0.0
@@ -52,8 +53,7 @@ class Attention:
     def whole(self) -> Case:
         srcs = [operand(self.q, 4), stored(self.k, self.types[0]), stored(self.v, self.types[1])]
         srcs += [operand(self.idx, 4), operand(self.range, 4)]
-        if self.sinks is not None:
-            srcs.append(operand(self.sinks, 4))
+        srcs += [operand(x, 4) for x in (self.bias, self.sinks) if x is not None]
         n_tokens, n_head, _ = self.q.shape
         dst = result("f32", (self.n_embd_v * n_head, n_tokens))
         return Case(srcs, dst, fp=self.fp(), name=self.name)
@@ -63,7 +63,7 @@ class Attention:
         n_tokens, n_head, _ = self.q.shape
         n_tiles = self.idx.shape[1] // 64
         case.dst = result("f32", (self.n_embd_v + 2, n_tiles, n_head, n_tokens))
-        case.srcs = case.srcs[:5]
+        case.srcs = case.srcs[: 5 + (self.bias is not None)]
         return case
 
 
@@ -100,10 +100,15 @@ def causal(n_tokens: int, n_past: int, window: int = 0) -> np.ndarray:
     return np.stack([np.zeros_like(own), lo, own + 1, own], 1).astype(np.int32)
 
 
+def by_distance(rng: Rng, reach: int, n_head: int) -> np.ndarray:
+    """A bias that heads lie apart in."""
+    return (rng.standard_normal((2 * reach + 1, n_head + 1)) * 3).astype(np.float32)[:, :n_head]
+
+
 def make(
     rng: Rng, types: tuple[str, str], heads: tuple[int, int], widths: tuple[int, int],
     n_tokens: int, n_past: int, n_places: int, window: int = 0, holes: float = 0.0,
-    name: str = "", sinks: bool = False, **given: float,
+    name: str = "", sinks: bool = False, reach: int = 0, **given: float,
 ) -> Attention:  # fmt: skip
     """A prompt of n_tokens behind n_past places, cells in random order."""
     n_head, n_head_kv = heads
@@ -118,6 +123,7 @@ def make(
         cells.astype(np.int32)[None, :],
         causal(n_tokens, n_past, window),
         (rng.standard_normal(n_head) * 2).astype(np.float32) if sinks else None,
+        by_distance(rng, reach, n_head) if reach else None,
         name=name,
         types=types,
         **given,
@@ -163,6 +169,18 @@ def attentions(rng: Rng, t: tuple[str, str]) -> list[Attention]:
     ]
 
 
+def biased(rng: Rng, t: tuple[str, str]) -> list[Attention]:
+    """By distance, within reach and beyond it; with all else that goes into a score."""
+    both = make(rng, t, (4, 4), (32, 32), 90, 0, 128, reach=40, name="bias, to both sides")
+    both.range[:, 2] = 90
+    return [
+        both,
+        make(rng, t, (6, 3), (64, 32), 1, 150, 192, reach=128, name="bias, decode"),
+        make(rng, t, (6, 3), (32, 32), 7, 70, 128, reach=1, sinks=True, softcap=5.0,
+             max_bias=8.0, holes=0.2, name="bias, sinks, softcap, alibi"),
+    ]  # fmt: skip
+
+
 def in_blocks(rng: Rng, t: tuple[str, str]) -> list[Attention]:
     """Heads of whole blocks; few rows, and so many that a tile is transposed."""
     return [
@@ -192,6 +210,8 @@ def flash_attn(rng: Rng, row: KernelRow) -> list[Case]:
     found += attentions(rng, ("bf16", "bf16"))
     for t in PAIRS:
         found += in_blocks(rng, t)
+    for t in FLOATS:
+        found += biased(rng, t)
     return [a.whole() for a in found]
 
 
@@ -199,6 +219,7 @@ def flash_attn_part(rng: Rng, row: KernelRow) -> list[Case]:
     found = [a for t in FLOATS for a in attentions(rng, t)]
     for t in zip(CACHE_TYPES, reversed(CACHE_TYPES), strict=True):
         found += in_blocks(rng, t)
+    found += biased(rng, ("f16", "f32"))
     return [a.parts() for a in found]
 
 

@@ -12,6 +12,7 @@ import pytest
 from cases_attn import (
     Attention,
     attentions,
+    biased,
     cache,
     causal,
     in_blocks,
@@ -77,6 +78,9 @@ def meaning(a: Attention) -> np.ndarray:
             if a.softcap:
                 s = a.softcap * np.tanh(s / a.softcap)
             s = s + slope[h] * -abs(places - own)
+            if a.bias is not None:
+                reach = len(a.bias) // 2
+                s = s + a.bias[np.clip(places - own, -reach, reach) + reach, h]
             top = max([*s, -1e30 if a.sinks is None else a.sinks[h]], default=-1e30)
             p = np.exp(s - top)
             total = p.sum() + (0.0 if a.sinks is None else np.exp(a.sinks[h] - top))
@@ -94,7 +98,7 @@ def _all(*t: str) -> list[Attention]:
         make(rng, t, (3, 1), (96, 96), 100, 0, 128, name="two blocks of rows"),
         make(rng, t, (71, 1), (16, 16), 3, 20, 64, name="a group wider than a block"),
     ]
-    return attentions(rng, t) + more
+    return attentions(rng, t) + more + biased(rng, t)
 
 
 @pytest.mark.parametrize("types", TYPES, ids=str)

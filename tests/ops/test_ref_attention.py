@@ -118,7 +118,10 @@ class Attention:
         return [net.put(self.q), net.put(self.k), net.put(self.v), net.ids(self.idx),
                 net.ids(self.range)]  # fmt: skip
 
-    def want(self, scale: float, max_bias: float, softcap: float, sinks: object = None) -> Array:
+    def want(
+        self, scale: float, max_bias: float, softcap: float, sinks: object = None,
+        bias: object = None,
+    ) -> Array:  # fmt: skip
         """Place by place, from the text."""
         out = np.zeros((3, 4, 6))
         for t, h in np.ndindex(3, 4):
@@ -131,6 +134,7 @@ class Attention:
                 s = scale * float(self.q[t, h].astype(np.float64) @ self.k[cell, h // 2])
                 s = softcap * math.tanh(s / softcap) if softcap else s
                 s += 2 ** (-max_bias / 4 * (h + 1)) * (j - own) if max_bias else 0
+                s += 0 if bias is None else float(bias[max(min(j - own, 20), -20) + 20, h])
                 weights.append(math.exp(s))
                 values.append(self.v[cell, h // 2])
             if weights:
@@ -139,20 +143,28 @@ class Attention:
         return out.reshape(3, 24)
 
 
-@pytest.mark.parametrize(("max_bias", "softcap", "sinks"), [
-    (0.0, 0.0, None), (8.0, 0.0, None), (0.0, 2.0, None), (0.0, 0.0, [0.5, -1.0, 3.0, 0.0]),
+@pytest.mark.parametrize(("max_bias", "softcap", "sinks", "biased"), [
+    (0.0, 0.0, None, False), (8.0, 0.0, None, False), (0.0, 2.0, None, False),
+    (0.0, 0.0, [0.5, -1.0, 3.0, 0.0], False), (0.0, 0.0, None, True),
+    (8.0, 2.0, [0.5, -1.0, 3.0, 0.0], True),
 ])  # fmt: skip
-def test_attention(max_bias: float, softcap: float, sinks: list[float] | None) -> None:
+def test_attention(
+    max_bias: float, softcap: float, sinks: list[float] | None, biased: bool
+) -> None:
     a, net = Attention(), Net()
-    extra = [] if sinks is None else [net.put(sinks)]
+    bias = np.random.default_rng(6).standard_normal((41, 4)).astype(np.float32) if biased else None
+    extra = [net.put(x) for x in (bias, sinks) if x is not None]
     p = dict(scale=0.35, max_bias=max_bias, softcap=softcap)
     got = net.run(make("flash_attn", *a.tensors(net), *extra, **p))[0, 0]
-    np.testing.assert_allclose(got, a.want(0.35, max_bias, softcap, sinks), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(
+        got, a.want(0.35, max_bias, softcap, sinks, bias), rtol=1e-5, atol=1e-6
+    )
     assert not got[2].any()  # nothing was visible
 
     cut = Net()
     extra = [] if sinks is None else [cut.put(sinks)]
-    parts = make("flash_attn_part", *a.tensors(cut), **p)
+    scored = [] if bias is None else [cut.put(bias)]
+    parts = make("flash_attn_part", *a.tensors(cut), *scored, **p)
     merged = cut.run(make("flash_attn_merge", parts, *extra))[0, 0]
     np.testing.assert_allclose(merged, got, rtol=1e-5, atol=1e-6)
 

@@ -131,10 +131,12 @@ def _cut_attention(nodes: list[Tensor], n_threads: int) -> list[Tensor]:
         if node.op == "flash_attn":
             q, k, idx = node.src[0], node.src[1], node.src[3]
             if idx.ne[0] > SPLIT_KV and q.ne[2] <= most_cut(k.ne[1], n_threads):
-                parts = make("flash_attn_part", *node.src[:5], **node.params)
+                sinks = tuple(s for s in node.src[5:] if s.ne[1] == 1)
+                scored = [s for s in node.src if s not in sinks]  # sinks join at the end
+                parts = make("flash_attn_part", *scored, **node.params)
                 parts.name = f"{node.name} (parts)"
                 out.append(parts)
-                node.op, node.src, node.params = "flash_attn_merge", (parts, *node.src[5:]), {}
+                node.op, node.src, node.params = "flash_attn_merge", (parts, *sinks), {}
         out.append(node)
     return out
 

@@ -22,7 +22,16 @@ def slopes(n_head: int, max_bias: float) -> Array:
     return np.where(h < n, even ** (h + 1.0), odd ** (2.0 * (h - n) + 1))
 
 
-def _scores(node: Tensor, q: Array, k: Array, cells: Array, places: Array, own: int) -> Array:
+def _more(found: tuple[Array, ...]) -> tuple[Array | None, Array | None]:
+    """Bias [2 reach + 1, n_head] and sinks [n_head] among the last sources."""
+    bias = [x[0, 0] for x in found if x.shape[-2] > 1]
+    sinks = [x.reshape(-1) for x in found if x.shape[-2] == 1]
+    return bias[0] if bias else None, sinks[0] if sinks else None
+
+
+def _scores(
+    node: Tensor, q: Array, k: Array, bias: Array | None, cells: Array, places: Array, own: int
+) -> Array:
     """Scaled, capped and biased products of one query's heads q [n_head, n] with its cells of
     k [n_cells, n_head_kv, n]: [n_head, n_places]."""
     p = node.params
@@ -32,7 +41,11 @@ def _scores(node: Tensor, q: Array, k: Array, cells: Array, places: Array, own: 
     if p["softcap"]:
         s = p["softcap"] * np.tanh(s / p["softcap"])
     far = -np.abs(places - own).astype(q.dtype)
-    return s + slopes(n_head, p["max_bias"])[:, None].astype(q.dtype) * far
+    s = s + slopes(n_head, p["max_bias"])[:, None].astype(q.dtype) * far
+    if bias is None:
+        return s
+    reach = len(bias) // 2
+    return s + bias[np.clip(places - own, -reach, reach) + reach].T
 
 
 def _visible(idx: Array, seen: Array) -> tuple[Array, Array]:
@@ -43,17 +56,20 @@ def _visible(idx: Array, seen: Array) -> tuple[Array, Array]:
     return cells[cells >= 0], places[cells >= 0]
 
 
-def flash_attn_part(node: Tensor, q: Array, k: Array, v: Array, idx: Array, seen: Array) -> Array:
+def flash_attn_part(
+    node: Tensor, q: Array, k: Array, v: Array, idx: Array, seen: Array, *more: Array
+) -> Array:
     """[n_tokens, n_head, n_tiles, n_embd_head_v + 2]: the sum of exp(s - m) v, then m, then the sum
     of exp(s - m), where m is the tile's largest score; 0, -inf, 0 where nothing is visible."""
     q, k, v, idx, seen = q[0], k[0], v[0], idx[0, 0], seen[0, 0]
+    bias, _ = _more(more)
     n_tokens, n_head, _ = q.shape
     n = v.shape[-1]
     out = np.zeros((n_tokens, n_head, idx.shape[-1] // TILE, n + 2), q.dtype)
     out[..., n] = -np.inf
     for t in range(n_tokens):
         cells, places = _visible(idx, seen[t])
-        s = _scores(node, q[t], k, cells, places, int(seen[t, 3]))
+        s = _scores(node, q[t], k, bias, cells, places, int(seen[t, 3]))
         for tile in np.unique(places // TILE):
             here = places // TILE == tile
             m = s[:, here].max(axis=1)
@@ -83,24 +99,25 @@ def flash_attn_merge(node: Tensor, parts: Array, sinks: Array | None = None) -> 
 
 
 def flash_attn(
-    node: Tensor, q: Array, k: Array, v: Array, idx: Array, seen: Array, sinks: Array | None = None
+    node: Tensor, q: Array, k: Array, v: Array, idx: Array, seen: Array, *more: Array
 ) -> Array:
     """Softmax over all visible places at once."""
     q, k, v, idx, seen = q[0], k[0], v[0], idx[0, 0], seen[0, 0]
+    bias, sinks = _more(more)
     n_tokens, n_head, _ = q.shape
     out = np.zeros((n_tokens, n_head, v.shape[-1]), q.dtype)
     for t in range(n_tokens):
         cells, places = _visible(idx, seen[t])
         if not len(cells):
             continue
-        s = _scores(node, q[t], k, cells, places, int(seen[t, 3]))
+        s = _scores(node, q[t], k, bias, cells, places, int(seen[t, 3]))
         m = s.max(axis=1)
         if sinks is not None:
-            m = np.maximum(m, sinks.reshape(-1))
+            m = np.maximum(m, sinks)
         e = np.exp(s - m[:, None])
         total = e.sum(axis=1)
         if sinks is not None:
-            total = total + np.exp(sinks.reshape(-1) - m)
+            total = total + np.exp(sinks - m)
         values = np.repeat(v[cells], n_head // v.shape[1], axis=1)
         out[t] = np.einsum("hj,jhd->hd", e, values) / total[:, None]
     return out.reshape(1, 1, n_tokens, -1)

@@ -3,7 +3,8 @@
  *
  * q f32 [dk, n_head, n_tokens]; K [dk, n_head_kv, n_cells] and V [dv, ...], each of any type that a
  * cache may have (widen.h), axis 0 without gaps; idx i32 [n_places, n_lists]; range i32 [4,
- * n_tokens]; sinks f32 [n_head]. flash_attn: a task is a block of rows of one kv head.
+ * n_tokens]; sinks f32 [n_head]; bias f32 [n_head, 2 reach + 1], by distance in places: see tile.h.
+ * flash_attn: a task is a block of rows of one kv head.
  * flash_attn_part: a range of tiles of one kv head; per (token, head, tile) it writes o[dv], m, l,
  * with o = 0, m = -inf, l = 0 where nothing is seen. flash_attn_merge skips a part with l = 0 (a
  * tile that is seen has p = 1 somewhere, or NaN).
@@ -126,7 +127,7 @@ int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *s
     for (int64_t r = 0; !status && r < rows; r++) {
         int64_t head = lp_attn_head(&t, kv_head, r0 + r), token = lp_attn_token(&t, r0 + r);
         float *out = (float *)(void *)(args->dst + token * n->dst.nb[1]) + head * t.dv;
-        const float *sinks = n->n_src > LP_SINKS ? (const float *)args->src[LP_SINKS] : NULL;
+        const float *sinks = t.sinks ? (const float *)args->src[t.sinks] : NULL;
         lp_finish_row(out, t.sum + r * t.dv_pad, t.M[r], t.L[r], sinks ? sinks + head : NULL, t.dv);
     }
     return status;

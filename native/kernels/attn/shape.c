@@ -35,7 +35,7 @@ static int64_t lay_out(struct lp_attn *t, char *start) {
     for (size_t i = 0; i < sizeof of_row / sizeof of_row[0]; i++) {
         *of_row[i] = take(start, &used, rows);
     }
-    int64_t **seen[] = {&t->lo, &t->hi, &t->own, &t->list};
+    int64_t **seen[] = {&t->lo, &t->hi, &t->own, &t->list, &t->head};
     for (size_t i = 0; i < sizeof seen / sizeof seen[0]; i++) {
         *seen[i] = (int64_t *)(void *)take(start, &used, 2 * rows);
     }
@@ -59,6 +59,20 @@ static int64_t row_bytes(int64_t type, int64_t n) {
     return n / types[type].block * types[type].bytes;
 }
 
+/* Sinks and bias among the last sources. */
+static int find_more(struct lp_attn *t, const struct lp_node *n) {
+    for (int i = LP_N_SRC; i < n->n_src; i++) {
+        const int64_t *ne = n->src[i].ne;
+        int *of_kind = ne[1] > 1 ? &t->bias : &t->sinks;
+        if (*of_kind || ne[0] != t->n_head || ne[1] % 2 == 0) {
+            return LP_E_TYPES;
+        }
+        *of_kind = i;
+    }
+    t->reach = t->bias ? n->src[t->bias].ne[1] / 2 : 0;
+    return n->n_src < LP_N_SRC ? LP_E_TYPES : LP_OK;
+}
+
 int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch) {
     const struct lp_opnd *q = &n->src[LP_Q], *k = &n->src[LP_K], *v = &n->src[LP_V];
     const struct lp_opnd *idx = &n->src[LP_IDX];
@@ -80,7 +94,7 @@ int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch) {
                           .scale = (float)n->fp[LP_SCALE],
                           .cap = (float)n->fp[LP_SOFTCAP],
                           .max_bias = n->fp[LP_MAX_BIAS]};
-    if (n->n_src < 5 || k->ne[0] != t->dk || t->n_head_kv < 1 || t->n_head % t->n_head_kv ||
+    if (find_more(t, n) || k->ne[0] != t->dk || t->n_head_kv < 1 || t->n_head % t->n_head_kv ||
         v->ne[1] != t->n_head_kv || v->ne[2] != t->n_cells || t->k_bytes < 1 || t->v_bytes < 1) {
         return LP_E_TYPES;
     }
@@ -135,7 +149,8 @@ int lp_attn_rows(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t n) {
         if (w[0] < 0 || w[0] >= t->n_lists || w[1] < 0 || w[2] < w[1] || w[2] > t->n_places) {
             return LP_E_INDEX;
         }
-        t->slope[i] = slope_of(t, lp_attn_head(t, kv_head, r0 + i));
+        t->head[i] = lp_attn_head(t, kv_head, r0 + i);
+        t->slope[i] = slope_of(t, t->head[i]);
     }
     return LP_OK;
 }

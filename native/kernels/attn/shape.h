@@ -11,8 +11,9 @@
 #define LP_ROWS 64
 #define LP_PAD 16 /* rows beyond the block that a register block may read and write */
 
-/* Sources and parameters in the order of the op's row. */
-enum { LP_Q, LP_K, LP_V, LP_IDX, LP_RANGE, LP_SINKS };
+/* Sources and parameters in the order of the op's row. Sinks [n_head] and bias [n_head, 2 reach +
+ * 1] may follow, in any order: a bias has columns. */
+enum { LP_Q, LP_K, LP_V, LP_IDX, LP_RANGE, LP_N_SRC };
 enum { LP_SCALE, LP_MAX_BIAS, LP_SOFTCAP };
 
 struct lp_attn {
@@ -24,6 +25,8 @@ struct lp_attn {
     int64_t n_places, n_tiles, n_lists, n_cells;
     float scale, cap; /* cap 0: none */
     double max_bias;
+    int sinks, bias; /* sources, 0: none */
+    int64_t reach;   /* places to either side that have a bias of their own */
 
     /* Scratch. [rows] stands for LP_ROWS + LP_PAD. */
     float *q;                      /* [rows][dk_pad] */
@@ -35,6 +38,7 @@ struct lp_attn {
     float *m, *l, *M, *L;          /* [rows] maximum and sum of the tile, and merged */
     float *a, *b, *slope;          /* [rows] factors of a merge; ALiBi slopes */
     int64_t *lo, *hi, *own, *list; /* [rows] what the row's query sees */
+    int64_t *head;                 /* [rows] of q */
     float *zero;                   /* bytes of a row of an absent cell */
 };
 
@@ -44,8 +48,8 @@ int lp_attn_open(struct lp_attn *t, const struct lp_node *n, void *scratch);
 int64_t lp_attn_scratch_bytes(const struct lp_node *n);
 /* Blocks into which flash_attn cuts the rows of one kv head: n_tasks / n_head_kv of them. */
 int64_t lp_attn_blocks(const struct lp_attn *t, int n_threads);
-/* Fill lo, hi, own, list and slope of n rows from row r0 of a kv head. LP_E_INDEX for a range that
- * does not lie within the lists. */
+/* Fill lo, hi, own, list, head and slope of n rows from row r0 of a kv head. LP_E_INDEX for a range
+ * that does not lie within the lists. */
 int lp_attn_rows(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t n);
 
 static inline int64_t lp_attn_token(const struct lp_attn *t, int64_t row) {

@@ -1,7 +1,8 @@
 /* One tile: 64 places of one list for up to LP_ROWS rows of one kv head.
  *
  * Per row: s[j] = dot(q, k[j]) (16 accumulators along the head by fma, canonical tree, head padded
- * with zeros) * scale; then cap * tanh(s / cap); then fma(slope, -|j - own|, s). m = max over
+ * with zeros) * scale; then cap * tanh(s / cap); then fma(slope, -|j - own|, s); then s +
+ * bias[head][j - own], a distance beyond the table's reach taking its outermost value. m = max over
  * visible j in the order of four registers of 16, then the tree; p[j] = exp(s[j] - m); l =
  * canonical sum of p; o[d] = fma over visible j in order of p[j] * v[j][d] from 0.
  *
@@ -195,6 +196,17 @@ static void lp_tile_dots(struct lp_tile *e, struct lp_attn *t, int64_t r0, int64
     }
 }
 
+/* What the table adds to a row's scores of the tile. */
+static void lp_bias_row(const struct lp_tile *e, const struct lp_attn *t, int64_t r, float *out) {
+    const struct lp_opnd *bias = &t->args->n->src[t->bias];
+    const char *row = t->args->src[t->bias] + t->head[r] * bias->nb[0];
+    int64_t far = e->start - t->own[r], reach = t->reach;
+    for (int j = 0; j < LP_TILE; j++, far++) {
+        int64_t at = far < -reach ? -reach : far > reach ? reach : far;
+        memcpy(out + j, row + (at + reach) * bias->nb[1], 4);
+    }
+}
+
 /* Scores to p, in place, with m and l of row r. Places without a cell and places the row does not
  * see count as minus infinity; of the others at least one is seen. */
 static void lp_soft_row(const struct lp_tile *e, struct lp_attn *t, int64_t r) {
@@ -202,6 +214,10 @@ static void lp_soft_row(const struct lp_tile *e, struct lp_attn *t, int64_t r) {
     int a = lp_first(e, t, r), b = lp_last(e, t, r);
     int whole = a == 0 && b == LP_TILE && e->before[LP_TILE] == LP_TILE;
     v16 x[4], top = v_set1(-V_INF);
+    float bias[LP_TILE];
+    if (t->bias) {
+        lp_bias_row(e, t, r, bias);
+    }
 #pragma GCC unroll 4
     for (int i = 0; i < 4; i++) {
         x[i] = v_mul(v_load(s + 16 * i), v_set1(t->scale));
@@ -213,6 +229,9 @@ static void lp_soft_row(const struct lp_tile *e, struct lp_attn *t, int64_t r) {
             i16v far = i_add(j, i_set1((int32_t)(e->start - t->own[r])));
             far = i_min(far, i_sub(i_set1(0), far));
             x[i] = v_fma(v_set1(t->slope[r]), v_from_i(far), x[i]);
+        }
+        if (t->bias) {
+            x[i] = v_add(x[i], v_load(bias + 16 * i));
         }
         if (!whole) {
             m16 seen = m_and(i_gt(j, i_set1(a - 1)), i_gt(i_set1(b), j));
