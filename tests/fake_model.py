@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from llamapy.loader.repack import Repacked
+from llamapy.loader.stacks import Stacks
 
 BOS, EOS, WORD = 256, 257, 258
 SPECIALS = {"<bos>": BOS, "<eos>": EOS}
@@ -105,7 +106,7 @@ class FakeModel:
     ) -> None:
         self.answer = list(answer)
         self.tokenizer = tokenizer or FakeTokenizer()
-        self.hparams = SimpleNamespace(n_ctx_train=n_ctx_train, n_vocab=N_VOCAB)
+        self.hparams = SimpleNamespace(n_ctx_train=n_ctx_train, n_vocab=N_VOCAB, stacks=Stacks())
         self.gguf = SimpleNamespace(
             path=path,
             keys={},

@@ -191,7 +191,10 @@ class _Run:
         self.tokenizer = tokenizer = model.tokenizer
         self.interrupted, self.progress = interrupted, progress
         self.sampler = Sampler(s.sampling, tokenizer)
-        for id in plan.ids:
+        stacks = model.hparams.stacks
+        self.encodes = stacks.n_dec > 0
+        self.begin = [stacks.start] if self.encodes else plan.ids
+        for id in self.begin:
             self.sampler.accept(id)
         self.stream = Stream(s.stop, include_stop=s.include_stop)
         self.ids: list[int] = []
@@ -212,6 +215,8 @@ class _Run:
 
     def _prefill(self) -> Generator[Event, None, Any]:
         """The prompt, a ubatch at a time; logits of its last token, None when interrupted."""
+        if self.encodes:
+            return (yield from self._encode())
         ids, step = self.plan.ids, min(self.s.n_batch, self.s.n_ubatch)
         logits = None
         for at in range(0, len(ids), step):
@@ -222,6 +227,14 @@ class _Run:
             logits = self._decode(chunk, "last" if last else "none", "prompt")
             yield Prefill(at + len(chunk), len(ids))
         return logits
+
+    def _encode(self) -> Generator[Event, None, Any]:
+        """The prompt as a text to attend to; logits of the token that every answer begins with."""
+        start, n = time.perf_counter(), len(self.plan.ids)
+        self.ctx.encode(self.plan.ids)
+        self.seconds["prompt"] += time.perf_counter() - start
+        yield Prefill(n, n)
+        return None if self.interrupted() else self._decode(self.begin, "last", "prompt")
 
     def _tokens(self, logits: Any) -> Generator[Event, None, str]:
         """The answer, and why it ended."""

@@ -32,13 +32,14 @@ class Ubatch:
     """A physical batch. `seqs[i]` are the sequences token i belongs to, which are the same up to
     there: it attends to the first.
     `outputs` are the rows whose logits are wanted, ascending; `order` their places in the caller's
-    result."""
+    result. `encodes`: the tokens are a text for an encoder, and nothing comes back."""
 
     tokens: Ints  # [n_tokens]
     pos: Ints  # [n_tokens]
     seqs: tuple[tuple[int, ...], ...]
     outputs: Ints  # [n_outputs]
     order: Ints  # [n_outputs]
+    encodes: bool = False
 
     @property
     def n_tokens(self) -> int:
@@ -71,7 +72,8 @@ class CacheShape:
     to either side. Without `causal` a query also sees what comes after it, so that a sequence is
     computed in one go. `v_is_k`: V is the first n_embd_head_v elements of each K and has no memory
     of its own. `share[il]` is the layer whose K and V layer `il` reads, itself or an earlier one.
-    Empty `is_swa`, `v_is_k` and `share` stand for none."""
+    Empty `is_swa`, `v_is_k` and `share` stand for none. `text`: what is kept of the texts that an
+    encoder has read."""
 
     n_head_kv: tuple[int, ...]
     n_embd_head_k: tuple[int, ...]
@@ -82,6 +84,7 @@ class CacheShape:
     causal: bool = True
     v_is_k: tuple[bool, ...] = ()
     share: tuple[int, ...] = ()
+    text: CacheShape | None = None
 
     def __post_init__(self) -> None:
         n = len(self.n_head_kv)

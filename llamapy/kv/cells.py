@@ -192,6 +192,15 @@ class Cells:
         ]  # fmt: skip
         return GroupView(cells, idx, np.array(ranges, np.int32))
 
+    def whole(self, ubatch: Ubatch, lists: list[int], n_kv: int) -> GroupView:
+        """For tokens that have no place here, and see all of their sequence."""
+        row_of = {seq: i for i, seq in enumerate(lists)}
+        idx = np.stack([self._row(seq, 0, n_kv) for seq in lists])
+        ends = [self.pos_max(seq) + 1 for seq in lists]
+        at = [row_of[seqs[0]] for seqs in ubatch.seqs]
+        ranges = np.array([(row, 0, ends[row], 0) for row in at], np.int32)
+        return GroupView(np.empty(0, np.int32), idx, ranges)
+
     def _base(self, pos: int) -> int:
         """Where the list of a sequence starts whose first query stands at `pos`."""
         return self.first_visible(pos) // TILE * TILE

@@ -147,6 +147,10 @@ class UnifiedCache:
                     "once: remove it, then give all its tokens in one batch"
                 )
 
+    def whole(self, ubatch: Ubatch, lists: list[int], n_kv: int) -> GroupView:
+        """As other tokens of these sequences see the sequences that are here: see Cells.whole."""
+        return self._groups[0].whole(ubatch, lists, n_kv)
+
     def worst_sizes(self, n_tokens: int, n_seqs: int) -> tuple[int, ...]:
         last = self._groups[0].n_cells - 1
         return (n_seqs, *(g.list_length(last, n_tokens) for g in self._groups))

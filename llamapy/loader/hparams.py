@@ -27,6 +27,7 @@ from llamapy.loader.ngrams import Ngrams, read_ngrams
 from llamapy.loader.pooled import Pooled, read_pooled
 from llamapy.loader.rwkv import Rwkv, read_rwkv
 from llamapy.loader.ssm import Ssm, read_ssm
+from llamapy.loader.stacks import Stacks, read_stacks
 
 MAX_LAYERS = 512
 ROPE_SCALING = ("none", "linear", "yarn", "longrope")
@@ -102,6 +103,7 @@ class HParams:
     n_streams: int = 0  # residual streams, and the rank of what gates them
     stream_rank: int = 0
     n_attended: int = 0  # tokens that sparse attention chooses, 0: all
+    stacks: Stacks = Stacks()
 
     def head_k(self, il: int) -> int:
         """Elements of a head of q and k in layer `il`."""
@@ -374,3 +376,11 @@ def with_streams(file: Keys, hp: HParams) -> HParams:
 def with_ngrams(file: Keys, hp: HParams) -> HParams:
     """`hp` with its embeddings of the last tokens together."""
     return replace(hp, ngrams=read_ngrams(file, hp.arch, hp.n_layer, hp.n_embd))
+
+
+def with_stacks(file: Keys, hp: HParams, *, decodes: bool) -> HParams:
+    """`hp` of an encoder and, if it `decodes`, a decoder: layers alike in both."""
+    stacks = read_stacks(file, hp.arch, hp.n_layer, decodes=decodes)
+    n = stacks.n_enc + stacks.n_dec
+    alike = {name: getattr(hp, name)[:1] * n for name in ("n_head", "n_head_kv", "n_ff", "is_swa")}
+    return replace(hp, stacks=stacks, n_layer=n, attention_scale=1.0, **alike)

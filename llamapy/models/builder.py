@@ -26,6 +26,7 @@ class GraphShape:
     n_lists: int
     n_kv: tuple[int, ...]  # per cell group
     ends: str = LOGITS
+    encodes: bool = False  # of a text for an encoder
 
     @property
     def n_runs(self) -> int:

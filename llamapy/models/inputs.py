@@ -87,6 +87,12 @@ def pooled_rows(n_embd: int, n_rows: int) -> Input:
     return _input("inp_pooled", (n_embd, n_rows), lambda u, s: floats(()), F32)
 
 
+def numbers(name: str, values: Sequence[int]) -> Input:
+    """The same of whole numbers, i32 [len(values)]."""
+    array = ints(values)
+    return _input(f"inp_{name}", (len(values),), lambda u, s: array)
+
+
 def constants(name: str, values: Sequence[float]) -> Input:
     """Numbers of the architecture that no tensor of the file holds, f32 [len(values)]."""
     array = floats(values)

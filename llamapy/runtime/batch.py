@@ -20,12 +20,14 @@ _TYPES = (("tokens", np.dtype(np.int32)), ("pos", np.dtype(np.int32)), ("want", 
 class Batch:
     """Tokens of one or more sequences. `seqs[i]` are the sequences token i is added to, which must
     be the same up to there; `want[i]` asks for its logits, which come back in the order of the
-    tokens. UsageError for arrays of other types or lengths."""
+    tokens. `encodes`: they are texts for an encoder. UsageError for arrays of other types or
+    lengths."""
 
     tokens: Ints  # [n]
     pos: Ints  # [n]
     seqs: tuple[tuple[int, ...], ...]
     want: npt.NDArray[np.bool_]  # [n]
+    encodes: bool = False
 
     def __post_init__(self) -> None:
         for name, type_ in _TYPES:
@@ -92,7 +94,8 @@ def split(batch: Batch, n_ubatch: int, cut: str) -> Iterable[Ubatch]:
 def _take(batch: Batch, at: Ints, place: Ints, seqs: tuple[tuple[int, ...], ...]) -> Ubatch:
     """The tokens at indices `at`; `place[i]` is token i's row in the caller's result."""
     outputs = np.flatnonzero(batch.want[at]).astype(np.int32)
-    return Ubatch(batch.tokens[at], batch.pos[at], seqs, outputs, place[at[outputs]])
+    order = place[at[outputs]]
+    return Ubatch(batch.tokens[at], batch.pos[at], seqs, outputs, order, batch.encodes)
 
 
 def _places(batch: Batch) -> Ints:

@@ -35,6 +35,7 @@ from llamapy.models.registry import Architecture
 from llamapy.runtime.batch import Batch, single, split
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
+from llamapy.runtime.encode import encoding, text_batch
 from llamapy.runtime.key import Counters, GraphKey
 from llamapy.runtime.memory import open_memory
 
@@ -179,15 +180,17 @@ class Context(Closing):
         if n_outputs > self._n_outputs:
             self._reserve(n_outputs)
         out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
-        for ubatch in split(batch, self._n_ubatch, self.memory.cut):
+        for ubatch in split(batch, self._n_ubatch, "whole" if batch.encodes else self.memory.cut):
             out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
         return out
+
+    def encode(self, tokens: Sequence[int] | Ints, *, seq_id: int = 0) -> None:
+        """Have the encoder read a text for a sequence: see runtime.encode.text_batch."""
+        self.decode_batch(text_batch(self.hp, tokens, seq_id, self.n_past(seq_id)))
 
     def weights_changed(self) -> None:
         """The next step builds its graph anew."""
         self._built = None
-
-    # The loop.
 
     def process_ubatch(
         self,
@@ -286,6 +289,9 @@ class Context(Closing):
         for n_tokens in dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut())):
             key = self._worst(n_tokens, min(n_outputs, n_tokens))
             self._cpu.n_threads = self._threads_for(key)
+            self._sched.reserve(self._fuse(self._graph(key).cgraph))
+        if self.hp.stacks.n_dec:
+            key = encoding(self._worst(self._n_ubatch, 0))
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
         self._n_outputs = n_outputs
 

@@ -19,13 +19,17 @@ class GraphKey:
     n_outputs: int
     sizes: tuple[int, ...]  # n_lists (with states: of runs, too), then n_kv of each cell group
     ends: str = LOGITS  # or EMBEDDINGS
+    encodes: bool = False
 
     @classmethod
     def of(cls, ubatch: Ubatch, step: Step, ends: str) -> GraphKey:
-        return cls(ubatch.n_tokens, ubatch.n_outputs, step.sizes, ends)
+        return cls(ubatch.n_tokens, ubatch.n_outputs, step.sizes, ends, ubatch.encodes)
 
     def shape(self) -> GraphShape:
-        return GraphShape(self.n_tokens, self.n_outputs, self.sizes[0], self.sizes[1:], self.ends)
+        n_lists, *n_kv = self.sizes
+        return GraphShape(
+            self.n_tokens, self.n_outputs, n_lists, tuple(n_kv), self.ends, self.encodes
+        )
 
 
 @dataclass(slots=True)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from llamapy.base.errors import UsageError
 from llamapy.base.types import BY_NAME, Type
 from llamapy.graph.device import Device
 from llamapy.kv.api import CacheShape, Memory, States
+from llamapy.kv.crossed import CrossedCache
 from llamapy.kv.hybrid import HybridCache
 from llamapy.kv.recurrent import RecurrentCache
 from llamapy.kv.unified import UnifiedCache
@@ -28,6 +30,18 @@ def open_memory(
     that does not fit the heads, MemoryBudgetError when there is no room."""
     k, v = BY_NAME[type_k], BY_NAME[type_v]
     check_heads(shape, k, v)
+    if shape.text is not None:
+        check_heads(shape.text, k, v)
+        return _crossed(
+            shape,
+            shape.text,
+            device_of,
+            n_ctx=n_ctx,
+            n_seq_max=n_seq_max,
+            n_ubatch=n_ubatch,
+            type_k=k,
+            type_v=v,
+        )
     attends = any(shape.owns(il) for il in range(len(shape.n_head_kv)))
     recurrent = None
     if any(states) or not attends:
@@ -49,6 +63,17 @@ def open_memory(
             recurrent.free()
         raise
     return attention if recurrent is None else HybridCache(attention, recurrent)
+
+
+def _crossed(
+    shape: CacheShape, text: CacheShape, device_of: Callable[[int], Device], **sizes: Any
+) -> CrossedCache:
+    own = UnifiedCache(shape, device_of, **sizes)
+    try:
+        return CrossedCache(own, UnifiedCache(text, device_of, **sizes), len(shape.n_head_kv))
+    except BaseException:
+        own.free()
+        raise
 
 
 def check_heads(shape: CacheShape, type_k: Type, type_v: Type) -> None:

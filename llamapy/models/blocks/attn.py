@@ -109,12 +109,13 @@ def store(g: Builder, il: int, k: Tensor, v: Tensor | None) -> None:
     g.stored[cache.k] = cells_k, cells_v
 
 
-def attend(g: Builder, il: int, q: Tensor, sinks: Tensor | None = None) -> Tensor:
-    """Attend to the cells of layer `il`, or of the layer whose cache it shares, which have been
-    stored. q [n_embd_head_k, n_head, n_tokens] -> [n_embd_head_v * n_head, n_tokens]"""
+def attend(g: Builder, il: int, q: Tensor, more: Tensor | None = None) -> Tensor:
+    """Attend to the cells of layer `il`, or of the layer whose cache it shares. `more`: sinks
+    [n_head], or biases by distance [n_head, 2 reach + 1].
+    q [n_embd_head_k, n_head, n_tokens] -> [n_embd_head_v * n_head, n_tokens]"""
     hp, cache = g.hp, g.memory.layer(il)
     group = g.group(cache.group)
-    cells_k, cells_v = g.stored[cache.k]
+    cells_k, cells_v = g.stored.get(cache.k, (cache.k, cache.v))
     out = make(
         "flash_attn",
         q,
@@ -122,7 +123,7 @@ def attend(g: Builder, il: int, q: Tensor, sinks: Tensor | None = None) -> Tenso
         _by_head(cells_v),
         group.idx,
         group.range,
-        *(() if sinks is None else (sinks,)),
+        *(() if more is None else (more,)),
         scale=hp.attention_scale or 1.0 / math.sqrt(q.ne[0]),
         max_bias=hp.max_alibi_bias,
         softcap=hp.attn_softcap,
