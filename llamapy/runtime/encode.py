@@ -18,7 +18,7 @@ def text_batch(hp: HParams, tokens: Sequence[int] | Ints, seq: int, n_past: int)
     `hp.stacks.start` by rights. UsageError for a model without an encoder, or a sequence that has
     gone on from another text."""
     if not hp.stacks.n_dec:
-        raise UsageError(f"{hp.arch} has no encoder: give it the text to decode")
+        raise UsageError(f"{hp.arch} has no encoder that a decoder attends to")
     if n_past:
         raise UsageError(f"sequence {seq} has a text already: remove all of it before another")
     return replace(single(tokens, 0, seq, "none"), encodes=True)

@@ -18,6 +18,7 @@ from llamapy.app.generate import Prefill, Settings, generate
 from llamapy.base.errors import ContextError, FileError, LlamapyError, UsageError
 from llamapy.models.blocks.t5 import bucket
 from llamapy.runtime.batch import join, single
+from llamapy.runtime.embed import embed
 from llamapy.sample import SamplerParams
 
 NAMES = sorted(random_t5.MODELS)
@@ -127,6 +128,23 @@ def test_saved_and_loaded(opened):
     with model.context(**{**PARAMS, "n_ctx": 768}, n_seq_max=2) as ctx:
         ctx.state_load(data, 1)
         assert np.array_equal(ctx.decode(SAID[30:], seq_id=1, logits="all"), whole[30:])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_encoder_alone_gives_embeddings(tmp_path, name):
+    path = random_t5.write(tmp_path / "m.gguf", name, "t5encoder")
+    with Model.open(path) as model:
+        with model.context(**PARAMS) as ctx:
+            each = ctx.embed(TEXT, pooling="none")
+            assert np.array_equal(ctx.embed(TEXT, pooling="last"), each[-1])
+            with pytest.raises(UsageError, match="has no encoder"):
+                ctx.encode(TEXT)
+        with model.context(**{**PARAMS, "n_threads": 3}, n_seq_max=2) as ctx:
+            both = list(embed(ctx, [TEXT, TEXT[:70]], "none"))
+        with model.context(**PARAMS) as ctx:
+            assert np.array_equal(both[1], ctx.embed(TEXT[:70], pooling="none"))
+    assert np.array_equal(both[0], each)
+    assert nmse(each[3::8], WANT[f"encoder-{name}"]) <= (1e-10 if name == "t5" else 1e-6)
 
 
 def test_a_prompt_is_the_text(opened):
