@@ -129,14 +129,15 @@ LP_FORCE int lp_mul_mat_f32(const struct lp_reader *rd, const struct lp_args *a,
             lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, LP_DOT_COLS);
         }
     }
-    for (; col + 2 <= t.c1; col += 2) { /* as many accumulators, more rows */
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALL / 2) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ALL / 2, 2);
+    for (; LP_DOT_COLS > 2 && col + 2 <= t.c1; col += 2) {
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ROWS) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, 2);
         }
     }
-    for (; col < t.c1; col++) {
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALL) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ALL, 1);
+    for (; col < t.c1; col++) { /* few rows: they are often a power of two apart, and so get into
+                                 * each other's way in the cache */
+        for (int64_t r = t.r0; r < t.r1; r += 4) {
+            lp_dot_block(rd, &t, r, col, 4, 1);
         }
     }
     return LP_OK;

@@ -108,7 +108,7 @@ LP_FORCE void lp_gemv_cols(const struct lp_fmt *f, const struct lp_lanes *l, con
                            const int n_col, struct lp_col *c) {
     for (int64_t r = t->r0; r < t->r1; r += 8) {
         lp_gemv8(f, l, t->w + r * t->w_nb, t->k / 32, n_col, c);
-        for (int i = 0; i < n_col && t->c0 + i < t->c1; i++) {
+        for (int i = 0; i < n_col; i++) {
             float v[8];
             f8_store(v, f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
             lp_mm_store(t, r, 8, t->c0 + i, v);
@@ -116,24 +116,23 @@ LP_FORCE void lp_gemv_cols(const struct lp_fmt *f, const struct lp_lanes *l, con
     }
 }
 
-/* scratch: lp_prep_bytes. The last column stands in for missing ones. */
+/* scratch: lp_prep_bytes. */
 LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
                       char *scratch) {
     const int n_col = (int)(t->c1 - t->c0);
     struct lp_col c[LP_GEMV_COLS];
-    for (int i = 0; i < LP_GEMV_COLS; i++) {
-        const int of = i < n_col ? i : n_col - 1;
-        const char *x = lp_mm_x(t, t->c0 + of);
+    for (int i = 0; i < n_col; i++) {
+        const char *x = lp_mm_x(t, t->c0 + i);
         c[i].q = lp_x8_q(x);
-        c[i].prep = scratch + of * LP_PREP_BYTES;
-        if (i < n_col) {
-            lp_prep(f, x, t->k, scratch + i * LP_PREP_BYTES);
-        }
+        c[i].prep = scratch + i * LP_PREP_BYTES;
+        lp_prep(f, x, t->k, scratch + i * LP_PREP_BYTES);
     }
     if (n_col == 1) {
         lp_gemv_cols(f, l, t, 1, c);
     } else if (n_col == 2) {
         lp_gemv_cols(f, l, t, 2, c);
+    } else if (n_col == 3) {
+        lp_gemv_cols(f, l, t, 3, c);
     } else {
         lp_gemv_cols(f, l, t, LP_GEMV_COLS, c);
     }
