@@ -286,12 +286,12 @@ class Context(Closing):
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
         that nothing is opened later. Grows with the outputs asked for."""
         self._built = None
-        for n_tokens in dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut())):
-            key = self._worst(n_tokens, min(n_outputs, n_tokens))
-            self._cpu.n_threads = self._threads_for(key)
-            self._sched.reserve(self._fuse(self._graph(key).cgraph))
+        sizes = dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut()))
+        keys = [self._worst(n, min(n_outputs, n)) for n in sizes]
         if self.hp.stacks.n_dec:
-            key = encoding(self._worst(self._n_ubatch, 0))
+            keys.append(encoding(self._worst(self._n_ubatch, 0)))
+        for key in keys:
+            self._cpu.n_threads = self._threads_for(key)
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
         self._n_outputs = n_outputs
 
@@ -358,9 +358,8 @@ class Context(Closing):
         return self.memory.seq_rm(seq_id, p0, p1)
 
     def seq_cp(self, src: int, dst: int, p0: int = 0, p1: int = -1) -> None:
-        """Let sequence dst share the cells of src's positions [p0, p1). UsageError when dst has
-        such positions already, window layers have forgotten what its next token would see, or the
-        model has states, which are copied whole."""
+        """Let sequence dst share the cells of src's positions [p0, p1). UsageError when dst has some
+        already, windows have forgotten what its next token would see, or states are cut."""
         self._check_sequences(src, dst, p0=p0)
         self.memory.seq_cp(src, dst, p0, p1)
 

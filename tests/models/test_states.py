@@ -17,6 +17,7 @@ from llamapy.graph.compiled import Compiled
 from llamapy.graph.ops import make, reshape
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import CacheShape
+from llamapy.loader.stacks import Stacks
 from llamapy.models.blocks.attn import store_and_attend
 from llamapy.models.blocks.ends import only_outputs
 from llamapy.models.builder import Builder
@@ -43,6 +44,7 @@ class Shape:
     max_alibi_bias: float = 0.0
     attn_softcap: float = 0.0
     layer_weights: tuple[int, ...] = ()
+    stacks: Stacks = Stacks()
 
     @property
     def attends(self) -> tuple[int, ...]:
