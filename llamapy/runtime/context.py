@@ -358,8 +358,8 @@ class Context(Closing):
         return self.memory.seq_rm(seq_id, p0, p1)
 
     def seq_cp(self, src: int, dst: int, p0: int = 0, p1: int = -1) -> None:
-        """Let sequence dst share the cells of src's positions [p0, p1). UsageError when dst has some
-        already, windows have forgotten what its next token would see, or states are cut."""
+        """Let sequence dst share the cells of src's positions [p0, p1). UsageError when dst has
+        some already, windows forgot what its next token would see, or states are cut."""
         self._check_sequences(src, dst, p0=p0)
         self.memory.seq_cp(src, dst, p0, p1)
 
