@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from llamapy.graph.ops import make, reshape, view
+from llamapy.graph.ops import make, reshape
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
@@ -70,7 +70,7 @@ def experts(
     first = reshape(w, 1, n_used, n) if moe.weight_first else None
     h = _experts_up(g, il, reshape(x, x.ne[0], 1, n), ids, moe, suffix, first)
     down = _by_id(g, il, f"ffn_down{suffix}", g.name(h, f"ffn_moe_act{suffix}", il), ids)
-    out = _sum_used(down) if moe.weight_first else make("weighted_sum", down, w)
+    out = make("weighted_sum", down) if moe.weight_first else make("weighted_sum", down, w)
     return g.name(out, f"ffn_moe_out{suffix}", il)
 
 
@@ -102,15 +102,6 @@ def _experts_up(
     if limit and moe.clamp_first:
         gate = make("clamp", gate, min=-math.inf, max=limit)
     return glu(g, moe.act, gate, up, limit=limit)
-
-
-def _sum_used(x: Tensor) -> Tensor:
-    """[n, n_used, n_tokens] -> [n, n_tokens], in order."""
-    rows = [view(x, (x.ne[0], x.ne[2]), (x.nb[2],), i * x.nb[1]) for i in range(x.ne[1])]
-    out = rows[0]
-    for row in rows[1:]:
-        out = make("add", out, row)
-    return out
 
 
 def shared_expert(g: Builder, il: int, x: Tensor, act: str) -> Tensor | None:
