@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from llamapy.app.generate import prompt_ids
+from llamapy.app.sizes import ContextSettings
 from llamapy.base.errors import ContextError, NumericError, UsageError
 from llamapy.base.log import log
 from llamapy.runtime.embed import embed, normalised, pooling_of
@@ -19,20 +20,13 @@ AT_ONCE = 64  # texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EmbedSettings:
+class EmbedSettings(ContextSettings):
     """`pooling` None: the file's, see runtime.embed.pooling_of. `normalize`: one of NORMS, never of
-    the scores that 'rank' gives. The rest as in `generate.Settings`."""
+    the scores that 'rank' gives."""
 
     pooling: str | None = None
     normalize: str = "l2"
     special: bool = False
-    n_ctx: int | None = None
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_threads: int | None = None
-    n_threads_batch: int | None = None
-    type_k: str = "f16"
-    type_v: str = "f16"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -97,16 +91,13 @@ def _context(model: Any, lengths: list[int], s: EmbedSettings) -> Any:
         )
     n_ubatch = max(s.n_ubatch, longest)
     n_batch = max(s.n_batch, n_ubatch)
-    return model.context(
+    sizes = s.of_context(
         n_ctx=max(min(n_batch, sum(lengths)), longest),
         n_batch=n_batch,
         n_ubatch=n_ubatch,
         n_seq_max=min(len(lengths), AT_ONCE),
-        type_k=s.type_k,
-        type_v=s.type_v,
-        n_threads=s.n_threads,
-        n_threads_batch=s.n_threads_batch,
     )
+    return model.context(**sizes)
 
 
 def _check_ends(tokenizer: Any, ids: list[list[int]]) -> None:

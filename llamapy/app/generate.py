@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llamapy.app.fit import Fit, fit
+from llamapy.app.sizes import ContextSettings
 from llamapy.base.errors import LlamapyError, UsageError
 from llamapy.base.log import log
 from llamapy.runtime.engine import Progress, silent
@@ -24,19 +25,10 @@ ABORTED = 130  # exit code of the error that ends a run on request
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
-    """How to generate; sizes in tokens. `n_predict` negative: until the model or the context ends.
-    `n_ctx` None: what the job needs, 0: what the model was trained for. The number of threads None:
-    what the processor allows."""
+class Settings(ContextSettings):
+    """How to generate. `n_predict` negative: until the model or the context ends."""
 
     n_predict: int = -1
-    n_ctx: int | None = None
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_threads: int | None = None
-    n_threads_batch: int | None = None
-    type_k: str = "f16"
-    type_v: str = "f16"
     on_overflow: str = "error"
     parse_special: bool = False  # control tokens written in the prompt count as such
     print_special: bool = False  # control tokens in the output are printed
@@ -132,15 +124,7 @@ def generate(
         n_head=int(ids[0] == tokenizer.bos),
     )
     _tell(plan, model.hparams.n_ctx_train)
-    with model.context(
-        n_ctx=plan.n_ctx,
-        n_batch=s.n_batch,
-        n_ubatch=s.n_ubatch,
-        type_k=s.type_k,
-        type_v=s.type_v,
-        n_threads=s.n_threads,
-        n_threads_batch=s.n_threads_batch,
-    ) as ctx:
+    with model.context(**s.of_context(n_ctx=plan.n_ctx)) as ctx:
         run = _Run(ctx, model, s, plan, interrupted, progress)
         yield Started(plan.ids, plan.n_ctx, plan.n_max, plan.dropped, run.sampler.describe())
         with getattr(ctx, "interruptible", nullcontext)():

@@ -12,21 +12,15 @@ import numpy as np
 
 from llamapy.app.fit import fit
 from llamapy.app.generate import Prefill
+from llamapy.app.sizes import ContextSettings
 from llamapy.base.errors import NumericError, UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LogitsSettings:
-    """`last`: of the last token alone. The rest as in `generate.Settings`."""
+class LogitsSettings(ContextSettings):
+    """`last`: of the last token alone."""
 
     last: bool = False
-    n_ctx: int | None = None
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_threads: int | None = None
-    n_threads_batch: int | None = None
-    type_k: str = "f16"
-    type_v: str = "f16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +76,7 @@ def write_logits(
     shape = (1 if s.last else len(ids), model.hparams.n_vocab)
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(out, header)
-    with model.context(
-        n_ctx=plan.n_ctx,
-        n_batch=s.n_batch,
-        n_ubatch=s.n_ubatch,
-        type_k=s.type_k,
-        type_v=s.type_v,
-        n_threads=s.n_threads,
-        n_threads_batch=s.n_threads_batch,
-    ) as ctx:
+    with model.context(**s.of_context(n_ctx=plan.n_ctx)) as ctx:
         with getattr(ctx, "interruptible", nullcontext)():
             for at, chunk, rows in _rows(ctx, ids, min(s.n_ubatch, s.n_batch), s.last):
                 _check(rows, at)

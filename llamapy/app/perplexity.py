@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from llamapy.app.identity import model_hash
+from llamapy.app.sizes import ContextSettings
 from llamapy.base.errors import NumericError, UsageError
 from llamapy.base.log import log
 from llamapy.ffi.softmax import negative_log
@@ -32,7 +33,7 @@ DEFAULT_CTX = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PerplexitySettings:
+class PerplexitySettings(ContextSettings):
     """`n_ctx` tokens a window, 0: as trained; at most `n_chunks` windows; `n_parallel` decoded
     together, None: as many as `n_batch` holds. Only n_ctx, stride and the types of the cache
     change a result."""
@@ -41,12 +42,6 @@ class PerplexitySettings:
     n_chunks: int | None = None
     stride: int = 0
     n_parallel: int | None = None
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_threads: int | None = None
-    n_threads_batch: int | None = None
-    type_k: str = "f16"
-    type_v: str = "f16"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,16 +179,8 @@ class Perplexity:
         s = self.s
         if start >= self.w.n:
             return
-        with self.model.context(
-            n_ctx=self.n_parallel * self.w.size,
-            n_batch=s.n_batch,
-            n_ubatch=s.n_ubatch,
-            n_seq_max=self.n_parallel,
-            type_k=s.type_k,
-            type_v=s.type_v,
-            n_threads=s.n_threads,
-            n_threads_batch=s.n_threads_batch,
-        ) as ctx:
+        n = self.n_parallel
+        with self.model.context(**s.of_context(n_ctx=n * self.w.size, n_seq_max=n)) as ctx:
             self.isa, self.n_threads = ctx.isa, ctx.n_threads
             with (
                 ThreadPoolExecutor(ctx.n_threads) as pool,

@@ -111,13 +111,7 @@ def _settings(
         given["temp"] = 0.0
     return Settings(
         n_predict=limit.predict,
-        n_ctx=context.ctx_size,
-        n_batch=context.batch_size,
-        n_ubatch=context.ubatch_size,
-        n_threads=context.n_threads(),
-        n_threads_batch=context.n_threads_batch(),
-        type_k=context.cache_type_k,
-        type_v=context.cache_type_v,
+        **context.settings(),
         on_overflow=limit.on_overflow,
         parse_special=job.special,
         print_special=job.print_special,

@@ -76,13 +76,7 @@ def _settings(
         pooling=pooling,
         normalize=normalize,
         special=special,
-        n_ctx=context.ctx_size,
-        n_batch=context.batch_size,
-        n_ubatch=context.ubatch_size,
-        n_threads=context.n_threads(),
-        n_threads_batch=context.n_threads_batch(),
-        type_k=context.cache_type_k,
-        type_v=context.cache_type_v,
+        **context.settings(),
     )
 
 

@@ -37,15 +37,8 @@ def command(
             raise UsageError(f"{name} {value}: must be one of {', '.join(allowed)}")
     with options.open_model(model) as opened:
         train = opened.hparams.n_ctx_train
-        with opened.context(
-            n_ctx=context.ctx_size or min(train, 4096),
-            n_batch=context.batch_size,
-            n_ubatch=context.ubatch_size,
-            type_k=context.cache_type_k,
-            type_v=context.cache_type_v,
-            n_threads=context.n_threads(),
-            n_threads_batch=context.n_threads_batch(),
-        ) as ctx:
+        sizes = context.settings() | {"n_ctx": context.ctx_size or min(train, 4096)}
+        with opened.context(**sizes) as ctx:
             text = ctx.dump_graph(kind=kind, format=format)
     with streams.answer_to(output) as out:
         out.write(text.rstrip("\n") + "\n")

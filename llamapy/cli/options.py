@@ -148,6 +148,18 @@ class ContextOptions:
         str, typer.Option("-ctv", "--cache-type-v", metavar="TYPE", help="V: likewise.")
     ] = "f16"
 
+    def settings(self, n_ctx: int | None = None) -> dict[str, Any]:
+        """The fields of a job's ContextSettings; `n_ctx` where -c is not given."""
+        return {
+            "n_ctx": n_ctx if self.ctx_size is None else self.ctx_size,
+            "n_batch": self.batch_size,
+            "n_ubatch": self.ubatch_size,
+            "n_threads": self.n_threads(),
+            "n_threads_batch": self.n_threads_batch(),
+            "type_k": self.cache_type_k,
+            "type_v": self.cache_type_v,
+        }
+
     def n_threads(self) -> int | None:
         """-t, where 0 and negative numbers mean the default, as for llama-cli."""
         return _threads("-t", self.threads)

@@ -80,16 +80,10 @@ def _settings(
     from llamapy.app.perplexity import DEFAULT_CTX, PerplexitySettings
 
     return PerplexitySettings(
-        n_ctx=DEFAULT_CTX if context.ctx_size is None else context.ctx_size,
+        **context.settings(n_ctx=DEFAULT_CTX),
         n_chunks=None if chunks < 0 else chunks,
         stride=stride,
         n_parallel=parallel,
-        n_batch=context.batch_size,
-        n_ubatch=context.ubatch_size,
-        n_threads=context.n_threads(),
-        n_threads_batch=context.n_threads_batch(),
-        type_k=context.cache_type_k,
-        type_v=context.cache_type_v,
     )
 
 

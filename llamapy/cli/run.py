@@ -152,13 +152,7 @@ def _settings(
     stops = [s.encode("utf-8", "surrogateescape") for s in limit.stop or ()]
     return Settings(
         n_predict=limit.predict,
-        n_ctx=context.ctx_size,
-        n_batch=context.batch_size,
-        n_ubatch=context.ubatch_size,
-        n_threads=context.n_threads(),
-        n_threads_batch=context.n_threads_batch(),
-        type_k=context.cache_type_k,
-        type_v=context.cache_type_v,
+        **context.settings(),
         on_overflow=limit.on_overflow,
         parse_special=source.special,
         print_special=show.print_special,

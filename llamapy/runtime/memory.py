@@ -30,18 +30,16 @@ def open_memory(
     that does not fit the heads, MemoryBudgetError when there is no room."""
     k, v = BY_NAME[type_k], BY_NAME[type_v]
     check_heads(shape, k, v)
+    sizes: dict[str, Any] = {
+        "n_ctx": n_ctx,
+        "n_seq_max": n_seq_max,
+        "n_ubatch": n_ubatch,
+        "type_k": k,
+        "type_v": v,
+    }
     if shape.text is not None:
         check_heads(shape.text, k, v)
-        return _crossed(
-            shape,
-            shape.text,
-            device_of,
-            n_ctx=n_ctx,
-            n_seq_max=n_seq_max,
-            n_ubatch=n_ubatch,
-            type_k=k,
-            type_v=v,
-        )
+        return _crossed(shape, shape.text, device_of, **sizes)
     attends = any(shape.owns(il) for il in range(len(shape.n_head_kv)))
     recurrent = None
     if any(states) or not attends:
@@ -49,15 +47,7 @@ def open_memory(
     if not attends and recurrent is not None:
         return recurrent
     try:
-        attention = UnifiedCache(
-            shape,
-            device_of,
-            n_ctx=n_ctx,
-            n_seq_max=n_seq_max,
-            n_ubatch=n_ubatch,
-            type_k=k,
-            type_v=v,
-        )
+        attention = UnifiedCache(shape, device_of, **sizes)
     except BaseException:
         if recurrent is not None:
             recurrent.free()

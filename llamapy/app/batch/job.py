@@ -148,17 +148,8 @@ class Job:
     def _context(self, plans: Sequence[Request], n: int, s: Settings) -> Any:
         """Room for the `n` requests that may need most."""
         cells = sum(sorted((p.n_cells for p in plans), reverse=True)[:n])
-        return self.model.context(
-            n_ctx=cells,
-            n_ctx_seq=max(p.plan.n_ctx for p in plans),
-            n_batch=s.n_batch,
-            n_ubatch=s.n_ubatch,
-            n_seq_max=n,
-            type_k=s.type_k,
-            type_v=s.type_v,
-            n_threads=s.n_threads,
-            n_threads_batch=s.n_threads_batch,
-        )
+        longest = max(p.plan.n_ctx for p in plans)
+        return self.model.context(**s.of_context(n_ctx=cells, n_ctx_seq=longest, n_seq_max=n))
 
     def drive(
         self,
