@@ -3,7 +3,7 @@ hand, tensors as the architecture itself asks for them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -44,10 +44,12 @@ def write(
     seed: int = 1,
     scaled: Mapping[str, float] | None = None,
     unread: Mapping[str, tuple[int, ...]] | None = None,
+    given: Mapping[str, Sequence[float]] | None = None,
 ) -> Path:
     """The same bytes for the same arguments. `has` as the architecture's `tensors` takes it;
     `optional`: ends of names of tensors that it could do without and gets; `scaled`:
-    factors of some, by ends of names; `unread`: tensors that only the reference asks for."""
+    factors of some, by ends of names; `unread`: tensors that only the reference asks for;
+    `given`: vectors with these numbers."""
     _writer(arch, keys).tensor("none", (1,), "f32", bytes(4)).save(path)
     found = registry.find(arch, path)
     with GGUF.open(path) as file:
@@ -64,4 +66,6 @@ def write(
         w.tensor(s.name, s.ne, "f32", values.astype("<f4").tobytes())
     for name, ne in (unread or {}).items():
         w.tensor(name, ne)
+    for name, numbers in (given or {}).items():
+        w.tensor(name, (len(numbers),), "f32", np.array(numbers, "<f4").tobytes())
     return w.save(path)

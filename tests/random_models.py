@@ -10,6 +10,8 @@ from typing import Any
 
 import random_model
 
+from llamapy.loader.spec import apart
+
 
 @dataclass(frozen=True)
 class RandomModel:
@@ -34,15 +36,10 @@ class RandomModel:
         )
 
 
-def _apart(name: str) -> bool:
-    fused = ("attn_qkv.weight", "ffn_gate_up_exps.weight", "position_embd.weight")
-    return name.endswith(".weight") and not name.endswith(fused)
-
-
 def _merged(name: str) -> bool:
-    return name.endswith(".weight") and not name.endswith(
-        ("attn_qkv.weight", "ffn_up_exps.weight", "position_embd.weight")
-    )
+    """Experts' gate and up in one matrix."""
+    merged = name.endswith("ffn_gate_up_exps.weight")
+    return merged or (apart(name) and not name.endswith("ffn_up_exps.weight"))
 
 
 SMALL: dict[str, Any] = {
@@ -74,7 +71,7 @@ MODELS: dict[str, RandomModel] = {
     "gemma4-dense": RandomModel(
         "gemma4",
         GEMMA4,
-        _apart,
+        apart,
         ("attn_v.weight", "rope_freqs.weight", "layer_output_scale.weight"),
         SOFT,
     ),
@@ -101,7 +98,7 @@ MODELS: dict[str, RandomModel] = {
             "attention.sliding_window_pattern": 5,
             "embedding_length_per_layer_input": 256,
         },
-        _apart,
+        apart,
         ("attn_v.weight",),
         {
             **SOFT,

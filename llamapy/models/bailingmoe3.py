@@ -20,6 +20,7 @@ HANDLES = MLA_KEYS | {
     "swiglu_clamp_exp",
     "swiglu_clamp_shexp",
 }
+UNREAD = ("attn_q.bias", "attn_k.bias", "attn_v.bias")
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -34,4 +35,4 @@ def decoder(hp: HParams) -> Decoder:
     return mixers(KdaMixer(), MlaAttention(Attn(rope=rope, gate="sigmoid")))
 
 
-__all__ = ["HANDLES", "cache", "decoder", "hparams", "states"]
+__all__ = ["HANDLES", "UNREAD", "cache", "decoder", "hparams", "states"]

@@ -7,10 +7,11 @@ from llamapy.models.blocks import Decoder
 from llamapy.models.caches import unordered as cache
 
 HANDLES = frozenset({"attention.causal"})
+UNREAD = ("output.bias",)
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(without=("output.bias",))
+    return Decoder()
 
 
-__all__ = ["HANDLES", "cache", "decoder"]
+__all__ = ["HANDLES", "UNREAD", "cache", "decoder"]

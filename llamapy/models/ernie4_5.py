@@ -6,7 +6,8 @@ from llamapy.loader.hparams import HParams
 from llamapy.models.blocks import NORMAL, Attn, Decoder
 
 HANDLES = frozenset({"rope.dimension_sections"})
+UNREAD = ("attn_output.bias",)
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=NORMAL), without=("attn_output.bias",))
+    return Decoder(attn=Attn(rope=NORMAL))

@@ -8,6 +8,7 @@ from llamapy.loader.hparams import HParams, with_experts
 from llamapy.models.blocks import NORMAL, Attn, Decoder
 
 HANDLES = frozenset({"expert_count"})
+UNREAD = ("attn_output.bias",)
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -16,4 +17,4 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=NORMAL), without=("attn_output.bias",))
+    return Decoder(attn=Attn(rope=NORMAL))

@@ -16,6 +16,7 @@ from llamapy.models.blocks.mamba import mamba2, mamba2_state, mamba2_tensors
 from llamapy.models.builder import Builder
 
 ATTN = Attn()
+UNREAD = ("attn_output.bias", "rope_freqs.weight")
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -35,5 +36,4 @@ def _build(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
 
 
 def decoder(hp: HParams) -> Decoder:
-    unread = ("attn_output.bias", "rope_freqs.weight")
-    return Decoder(mixer=lambda hp, il: Part(_tensors, _build), without=unread)
+    return Decoder(mixer=lambda hp, il: Part(_tensors, _build))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from llamapy.graph.ops import make, reshape
+from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import CacheShape
 from llamapy.loader.bounded import Keys, count
@@ -64,7 +64,6 @@ def _beside_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:
         *moe_tensors(hp, il, "geglu", has),
         *(spec for name in norms for spec in norm_tensors(hp, name, il)),
         vector(il, "ffn_gate_inp.scale", hp.n_embd),
-        vector(il, "ffn_down_exps.scale", hp.experts.n, required=False, op="get_rows"),
     ]
 
 
@@ -77,10 +76,6 @@ def _beside(g: Builder, il: int, x: Tensor, layer_input: Tensor) -> Tensor:
     scaled = make("rms_norm", mid, eps=g.hp.norm_rms_eps)
     scaled = make("scale", scaled, scale=n**-0.5, bias=0.0)
     ids, w = route(g, il, make("mul", scaled, g.layer(il, "ffn_gate_inp.scale")), MOE)
-    scale = g.maybe_layer(il, "ffn_down_exps.scale")
-    if scale is not None:
-        each = make("get_rows", reshape(scale, 1, scale.ne[0]), ids)
-        w = make("mul", w, reshape(each, *w.ne))
     h = norm(g, RMS, mid, "pre_ffw_norm_2", "ffn_pre_norm_2", il)
     routed = experts(g, il, h, ids, w, MOE)
     return make("add", dense, norm(g, RMS, routed, "post_ffw_norm_2", "ffn_post_norm_2", il))

@@ -8,7 +8,7 @@ from dataclasses import replace
 from llamapy.loader.hparams import HParams
 from llamapy.models.blocks import NEOX, NORMAL, SANDWICH, Attn, Decoder
 
-HANDLES = frozenset({"rope.dimension_sections"})
+HANDLES = frozenset({"rope.dimension_sections", "nextn_predict_layers"})
 
 
 def decoder(hp: HParams) -> Decoder:

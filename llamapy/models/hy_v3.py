@@ -7,6 +7,7 @@ from llamapy.loader.hparams import HParams, with_experts
 from llamapy.models.blocks import HEAD, Attn, Decoder
 
 HANDLES = frozenset({"expert_count", "nextn_predict_layers"})
+UNREAD = ("ffn_gate.weight", "ffn_up.weight", "ffn_down.weight")  # of layers with experts
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:

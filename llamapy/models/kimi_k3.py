@@ -23,7 +23,7 @@ from llamapy.models.blocks.mla import mla_cache as cache
 from llamapy.models.blocks.norm import norm
 from llamapy.models.builder import Builder
 
-HANDLES = kimi_linear.HANDLES
+HANDLES, UNREAD = kimi_linear.HANDLES, kimi_linear.UNREAD
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:

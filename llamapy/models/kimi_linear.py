@@ -13,6 +13,7 @@ from llamapy.models.blocks.mla import mla_cache as cache
 from llamapy.models.deepseek2 import MLA_KEYS
 
 HANDLES = MLA_KEYS | {"expert_count"}
+UNREAD = ("attn_q.bias", "attn_k.bias", "attn_v.bias")
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -29,4 +30,4 @@ def decoder(hp: HParams) -> Decoder:
     return mixers(KdaMixer(), MlaAttention(Attn(rope=None)))
 
 
-__all__ = ["HANDLES", "cache", "decoder", "hparams", "states"]
+__all__ = ["HANDLES", "UNREAD", "cache", "decoder", "hparams", "states"]

@@ -6,12 +6,12 @@ from llamapy.loader.hparams import HParams
 from llamapy.models.blocks import NORMAL, Attn, Decoder
 from llamapy.models.caches import unordered as cache
 
-LLAMA_BIASES = ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
 HANDLES = frozenset({"attention.causal"})
+UNREAD = ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias", "rope_freqs.weight")
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=NORMAL), without=LLAMA_BIASES)
+    return Decoder(attn=Attn(rope=NORMAL))
 
 
-__all__ = ["HANDLES", "cache", "decoder"]
+__all__ = ["HANDLES", "UNREAD", "cache", "decoder"]

@@ -17,6 +17,9 @@ HANDLES = frozenset(
         "nextn_predict_layers",
     }
 )
+UNREAD = tuple(f"attn_{x}.bias" for x in "qkv") + tuple(
+    f"ffn_{x}.weight" for x in ("gate", "up", "down")
+)
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -27,4 +30,4 @@ def hparams(file: Keys, hp: HParams) -> HParams:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(without=("attn_q.bias", "attn_k.bias", "attn_v.bias"))
+    return Decoder()

@@ -6,7 +6,8 @@ from llamapy.loader.hparams import HParams
 from llamapy.models.blocks import Decoder
 
 HANDLES = frozenset({"rope.dimension_sections"})
+UNREAD = ("output.bias",)
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(without=("output.bias",))
+    return Decoder()

@@ -10,6 +10,7 @@ from llamapy.models.blocks.gdn import gdn_at
 from llamapy.models.blocks.gdn import gdn_states as states
 
 HANDLES = frozenset({"expert_count", "nextn_predict_layers"})
+UNREAD = ("ssm_in.weight",)
 
 __all__ = ["HANDLES", "decoder", "hparams", "states"]
 

@@ -22,6 +22,9 @@ from llamapy.models.builder import Builder
 
 RATIOS = "attention.compress_ratios"
 HANDLES = qwen35moe.HANDLES | {"embedding_length_per_layer_input", RATIOS}
+UNREAD = tuple(f"attn_{x}.bias" for x in "qkv") + tuple(
+    f"indexer.{x}.weight" for x in ("q_proj", "k_proj", "q_norm", "k_norm")
+)
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -43,7 +46,6 @@ def _decoder(hp: HParams) -> Decoder:
         ffn_norm="",
         output_norm="",
         mixer=gdn_at(tiled=True, gate="sigmoid"),
-        without=("attn_q.bias", "attn_k.bias", "attn_v.bias"),
     )
 
 

@@ -15,7 +15,9 @@ from llamapy.models.blocks import Attn, Decoder, Part
 from llamapy.models.builder import Builder
 
 HANDLES = frozenset({"expert_count"})
-NOT_USED = ("attn_output.bias", "ffn_gate.bias", "ffn_up.bias", "ffn_down.bias")
+UNREAD = ("attn_output.bias", "rope_freqs.weight", "ffn_gate_inp.weight") + tuple(
+    f"ffn_{x}{end}" for x in ("gate", "up", "down") for end in (".bias", "_exps.weight")
+)
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
@@ -35,4 +37,4 @@ def _ffn(hp: HParams, il: int) -> Part | None:
 
 
 def decoder(hp: HParams) -> Decoder:
-    return Decoder(attn=Attn(rope=None), ffn=_ffn, without=NOT_USED)
+    return Decoder(attn=Attn(rope=None), ffn=_ffn)

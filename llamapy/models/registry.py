@@ -4,6 +4,8 @@ Such a module offers
 
     hparams(file, hp) -> HParams        refine what every architecture shares, if need be
     HANDLES                             which keys of models.unhandled it reads, if any
+    UNREAD                              ends of names of tensors that files may have, and that
+                                        stand for nothing unless they are required
     decoder(hp) -> Decoder              what tells it from other decoders
 
 or `encoder(hp) -> Encoder`, of BERT's kind, or, when it is neither, instead of the last
@@ -55,6 +57,7 @@ class Architecture:
     cache: Callable[[HParams], CacheShape] = attention_cache
     states: Callable[[HParams], Sequence[States]] = no_states
     gives: str = LOGITS
+    unread: tuple[str, ...] = ()
 
 
 def _module(arch: str) -> str:
@@ -103,15 +106,22 @@ def find(arch: str, path: object) -> Architecture:
         tensors, build = _made_of(m.encoder, encoder_tensors, build_encoder)
     else:
         tensors, build = m.tensors, m.build
+    passed: tuple[str, ...] = getattr(m, "UNREAD", ())
+
+    def asked(hp: HParams, has: Has) -> list[TensorSpec]:
+        specs = tensors(hp, has) + pooled_tensors(hp, has)
+        return [s for s in specs if s.required or not s.name.endswith(passed)]
+
     return Architecture(
         arch,
         getattr(m, "hparams", _as_read),
-        lambda hp, has: tensors(hp, has) + pooled_tensors(hp, has),
+        asked,
         build,
         getattr(m, "HANDLES", frozenset()),
         getattr(m, "cache", attention_cache),
         getattr(m, "states", no_states),
         getattr(m, "GIVES", LOGITS),
+        passed,
     )
 
 

@@ -22,6 +22,7 @@ from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, give_back, repack, replaceable
 from llamapy.loader.spec import Matched, match
 from llamapy.loader.splits import ModelFiles, open_model
+from llamapy.loader.unread import refuse_unread
 from llamapy.loader.weights import Weights, load_weights
 from llamapy.models import registry
 from llamapy.runtime.context import Context, ContextParams, Parts
@@ -60,12 +61,6 @@ class Engine(Closing):
         self.weights = weights
         self.devices = list(devices)
         self.warnings: list[str] = [*placement.notes, *weights.notes]
-        if matched.unused:
-            more = ", ..." if len(matched.unused) > 3 else ""
-            self.warnings.append(
-                f"{files.path}: {len(matched.unused)} tensors that {arch.name} does not use: "
-                f"{', '.join(matched.unused[:3])}{more}"
-            )
         self.repacked = Repacked("off")
         self._matched = matched
         self._n_threads: int | None = None
@@ -92,15 +87,19 @@ class Engine(Closing):
     ) -> Self:
         """Open a GGUF (any shard of a split one, or a folder with one model) and map or copy its
         weights. `devices` are those besides the CPU, best first. Raises FileError for what is
-        wrong with the file, UsageError for a flag that names what is not there. `repack`: see
+        wrong with the file (`lenient` lets an unknown pre-tokenizer and unknown tensors pass, with
+        a warning), UsageError for a flag that names what is not there. `repack`: see
         loader/repack.py, None: as LLAMAPY_REPACK says; `n_threads` do it, now if it is 'on', when
         `will_generate` says that it pays if 'auto'."""
         flags = place_flags or PlaceFlags(
             n_gpu_layers=n_gpu_layers, overrides=tuple(override_tensor)
         )
         others = list(devices or ())
-        out = cls.of_files(open_model(path), flags, others, load_mode, progress, repack, n_threads)
-        out._pre, out._lenient = pre, lenient
+        files = open_model(path)
+        out = cls.of_files(
+            files, flags, others, load_mode, progress, repack, n_threads, lenient=lenient
+        )
+        out._pre = pre
         return out
 
     @classmethod
@@ -113,6 +112,8 @@ class Engine(Closing):
         progress: Progress = silent,
         repack: str | None = None,
         n_threads: int | None = None,
+        *,
+        lenient: bool = False,
     ) -> Self:
         """As `open`, of files that are open already and now belong to the engine."""
         try:
@@ -120,6 +121,7 @@ class Engine(Closing):
             arch = registry.find(files.get_str("general.architecture"), files.path)
             hparams = registry.shape_of(arch, files)
             matched = match(files, arch.tensors(hparams, files.tensors.__contains__))
+            said = refuse_unread(files, hparams, matched.unused, arch.unread, lenient=lenient)
             infos = _describe(others, mapped=load_mode.startswith("mmap"))
             placement = place(matched.to_place(), hparams.n_layer, flags, infos)
             weights = load_weights(
@@ -133,7 +135,8 @@ class Engine(Closing):
             )
             out = cls(files, arch, hparams, matched, placement, weights, others)
             out.repacked = asked
-            out._n_threads = n_threads
+            out._n_threads, out._lenient = n_threads, lenient
+            out.warnings += [said] if said else []
             out._locked = load_mode.endswith("+mlock")
             if asked.asked == "on":
                 out._repack(progress=progress)

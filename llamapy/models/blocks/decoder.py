@@ -52,8 +52,6 @@ class Decoder:
     embd_norm: a norm of the embeddings, BARE for one without weight; output_norm: of the end
     post_eps: of the norms of what attention and feed-forward give, 0: as of the others
     divide_logits: the logit scale divides instead of multiplying
-    without: ends of names of optional tensors that the architecture does not have: in a file they
-        stand for nothing
     """
 
     norm: str = RMS
@@ -73,7 +71,6 @@ class Decoder:
     post_eps: float = 0.0
     output_norm: str = "output_norm"
     divide_logits: bool = False
-    without: tuple[str, ...] = ()
 
 
 # Norms around attention and feed-forward, and norms behind them only.
@@ -111,7 +108,7 @@ def decoder_tensors(d: Decoder, hp: HParams, has: Has) -> list[TensorSpec]:
             specs += moe_tensors(hp, il, d.moe.act, has)
         else:
             specs += ffn_tensors(hp, il, d.act, has)
-    return [s for s in specs if not (d.without and s.name.endswith(d.without))]
+    return specs
 
 
 def _normed(

@@ -1,4 +1,4 @@
-"""A matrix with an optional bias."""
+"""A matrix with an optional scale and bias."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from llamapy.models.builder import Builder
 
 
 def linear(g: Builder, il: int, name: str, x: Tensor) -> Tensor:
-    """`blk.<il>.<name>.weight` times x, plus `.bias` when the file has one."""
+    """`blk.<il>.<name>.weight` times x, times `.scale` and plus `.bias` where the file has them."""
     out = g.name(make("mul_mat", g.layer(il, f"{name}.weight"), x), name, il)
+    scale = g.maybe_layer(il, f"{name}.scale")
+    out = out if scale is None else make("mul", out, scale)
     bias = g.maybe_layer(il, f"{name}.bias")
     return out if bias is None else g.name(make("add", out, bias), f"{name}_b", il)
 
@@ -20,6 +22,7 @@ def linear_tensors(
 ) -> list[TensorSpec]:
     return [
         TensorSpec(f"blk.{il}.{name}.weight", (n_in, n_out), il, "layer", required),
+        TensorSpec(f"blk.{il}.{name}.scale", (1,), il, "layer", required=False, op="mul"),
         TensorSpec(f"blk.{il}.{name}.bias", (n_out,), il, "layer", required=False, op="add"),
     ]
 

@@ -87,8 +87,8 @@ def select_norms(hp: HParams, il: int, n_dt: int, has: Has) -> list[TensorSpec]:
 
 
 def steps_tensors(il: int, n_dt: int, n_head: int) -> list[TensorSpec]:
-    weight, bias = linear_tensors(il, "ssm_dt", n_dt, n_head)
-    return [weight, replace(bias, required=True)]
+    *others, bias = linear_tensors(il, "ssm_dt", n_dt, n_head)
+    return [*others, replace(bias, required=True)]
 
 
 def mamba_tensors(hp: HParams, il: int, has: Has) -> list[TensorSpec]:

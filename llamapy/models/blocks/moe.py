@@ -75,8 +75,12 @@ def experts(
 
 
 def _by_id(g: Builder, il: int, name: str, x: Tensor, ids: Tensor) -> Tensor:
-    """x [k, n_used or 1, n_tokens] by each one's expert, plus the expert's bias."""
+    """x [k, n_used or 1, n_tokens] by each one's expert, times its scale, plus its bias."""
     out = make("mul_mat_id", g.layer(il, f"{name}.weight"), x, ids)
+    scale = g.maybe_layer(il, f"{name}.scale")
+    if scale is not None:
+        each = make("get_rows", reshape(scale, 1, scale.ne[0]), ids)
+        out = make("mul", out, reshape(each, 1, *ids.ne[:2]))
     bias = g.maybe_layer(il, f"{name}.bias")
     out = out if bias is None else make("add_id", out, bias, ids)
     return g.name(out, name, il)
@@ -184,8 +188,9 @@ def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
 
 
 def expert_tensors(il: int, name: str, n_in: int, n_out: int, n: int) -> list[TensorSpec]:
-    """A matrix [n_in, n_out] and an optional bias for each of n experts."""
+    """A matrix [n_in, n_out], an optional scale and an optional bias for each of n experts."""
     return [
         TensorSpec(f"blk.{il}.{name}.weight", (n_in, n_out, n), il, "layer", op="mul_mat_id"),
+        TensorSpec(f"blk.{il}.{name}.scale", (n,), il, "layer", required=False, op="get_rows"),
         TensorSpec(f"blk.{il}.{name}.bias", (n_out, n), il, "layer", required=False, op="add_id"),
     ]
