@@ -13,8 +13,6 @@ import random_rwkv6
 import random_rwkv7
 from random_models import SMALL, RandomModel
 
-from llamapy.loader.spec import apart
-
 ATTENTION = {k: v for k, v in SMALL.items() if k != "attention.sliding_window"}
 GDN: dict[str, Any] = {
     **ATTENTION,
@@ -77,7 +75,8 @@ GATE, FORGET = ("ffn_gate_inp_shexp.weight",), {"ssm_a": -1.0}
 
 def _without(*ends: str) -> Callable[[str], bool]:
     ends = (*ends, "ssm_in.weight", "ffn_up_exps.weight", "position_embd.weight")
-    return lambda name: apart(name) and not name.endswith(ends)
+    behind = ("cls.", "dense_")
+    return lambda n: n.endswith(".weight") and not n.endswith(ends) and not n.startswith(behind)
 
 
 @dataclass(frozen=True)
