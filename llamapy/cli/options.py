@@ -113,7 +113,7 @@ class ModelOptions:
         typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),
     ] = None
     lenient: Annotated[
-        bool, typer.Option("--lenient", help="Pass unknown tensors, pre-tokenizer; warns.")
+        bool, typer.Option("--lenient", help="Only warn of unknown tensors, pre-tokenizer.")
     ] = False
 
 
