@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sqlite3
 from dataclasses import asdict
 from pathlib import Path
 
@@ -92,6 +93,55 @@ def test_csv(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert float(rows[0]["avg_ts"]) > 0 and rows[0]["model_filename"] == model
 
 
+def test_sql_goes_into_a_database(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    out = out_of(["-m", model, *SMALL, "-npl", "2", "-npp", "3", "-ntg", "2", "-o", "sql"], capfd)
+    db = sqlite3.connect(":memory:")
+    db.executescript(out + out)  # the second time into the same table
+    got = db.execute("SELECT kind, test, typeof(avg_ts), n_parallel, isa FROM llamapy_bench")
+    report = json.loads(out_of(["-m", model, *SMALL, "--json"], capfd))
+    isa = report["conditions"]["isa"]
+    one = [("test", "pp4", "real", None, isa), ("test", "tg2", "real", None, isa)]
+    one += [("batched", "pp3+tg2 x2", "null", 2, isa)]
+    assert got.fetchall() == one * 2
+    (path,) = db.execute("SELECT DISTINCT model_filename FROM llamapy_bench").fetchone()
+    assert path == model
+
+
+def test_quotes_in_sql() -> None:
+    report = {"comparisons": [{"test": 'it\'s "x"; --', "ok": True, "of": {"a": 1.5, "b": None}}]}
+    db = sqlite3.connect(":memory:")
+    db.executescript(render(report, "sql"))
+    got = db.execute('SELECT test, ok, of_a, of_b FROM "llamapy_bench"').fetchall()
+    assert got == [('it\'s "x"; --', 1, 1.5, None)]
+
+
+def test_batched(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    args = ["-m", model, "-npp", "3,5", "-ntg", "2", "-npl", "1-4*2", "-r", "1"]
+    out = out_of([*args, "-t", "1"], capfd)
+    head, _, *rows = [line for line in out.splitlines() if line.startswith("|")]
+    names = "PP TG B N_KV T_PP_s S_PP_t/s T_TG_s S_TG_t/s T_s S_t/s"
+    assert cells(head) == [
+        name.replace("_s", " s").replace("_t/s", " t/s") for name in names.split()
+    ]
+    found = [tuple(map(int, cells(row)[:4])) for row in rows]
+    assert found == [(p, 2, b, b * (p + 2)) for p in (3, 5) for b in (1, 2, 4)]
+    report = json.loads(out_of([*args, "-pps", "-t", "1,2", "--json"], capfd))
+    assert report["tests"] == [] and len(report["batched"]) == 2 * 6
+    assert {row["n_kv"] for row in report["batched"]} == {
+        p + b * 2 for p in (3, 5) for b in (1, 2, 4)
+    }
+    assert all(row["shared"] and row["prompt_median_ts"] > 0 for row in report["batched"])
+
+
+def test_models_are_opened_in_every_way(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    args = ["-m", model, "-p", "4", "-n", "0", "-r", "1", "-t", "1"]
+    out = out_of([*args, "-lm", "mmap,read", "--repack", "off,on"], capfd)
+    head, _, *rows = [line for line in out.splitlines() if line.startswith("|")]
+    assert cells(head)[5:7] == ["load_mode", "repack"]
+    ways = [tuple(cells(row)[5:7]) for row in rows]
+    assert ways == [("mmap", "off"), ("mmap", "on"), ("read", "off"), ("read", "on")]
+
+
 def test_synthetic(capfd: pytest.CaptureFixture[str]) -> None:
     args = ["--synthetic", "smollm2-135m/1:Q8_0", "-p", "2", "-n", "1", "-r", "1", "--json"]
     args += ["-lm", "read"]
@@ -126,13 +176,21 @@ def test_a_test_that_was_disturbed_is_named() -> None:
     """By its samples: a median absolute deviation of more than a twentieth of the median."""
     c = {"cpu": "X", "isa": "avx2", "cpus_allowed": 2, "cgroup_quota_cpus": 1.5}
     c |= {"load_average": [3.0, 2.0, 1.0], "throttled_us": 2000, "llamapy": "1"}
+    c |= {"load_average_after": [2.5, 2.0, 1.0], "governor": "powersave"}
     test = {"model_type": "m", "model_size": 3 << 30, "model_n_params": 2_500_000_000}
     test |= {"backends": "CPU", "avg_ts": 2.0, "stddev_ts": 0.5, "median_ts": 2.0, "mad_ts": 0.4}
-    test |= {"max_ts": 2.5, "share_of_peak": None, "steady": False}
+    test |= {"max_ts": 2.5, "share_of_peak": None, "steady": False, "warmed": True}
     test |= asdict(Case(n_prompt=7, n_gen=0)) | {"test": "pp7"}
-    text = render({"tests": [test, {**test, "test": "pp8", "steady": True}], "conditions": c}, "md")
-    assert "not steady (MAD above 5 %): pp7\n" in text
-    assert "machine: X, avx2, 2 CPUs allowed, quota 1.5 CPUs, load 3.00, throttled for 2 ms" in text
+    good = {**test, "test": "pp8", "steady": True}
+    cold, once = {**good, "test": "pp9", "warmed": False}, {**good, "test": "pp1", "steady": None}
+    text = render({"tests": [test, good, cold, once], "conditions": c}, "md")
+    assert "not steady (MAD above 5% of the median): pp7\n" in text
+    assert "(its last two runs differ by more than 5%): pp9\n" in text
+    assert "not known to be steady (fewer than 3 repetitions): pp1\n" in text
+    machine = "machine: X, avx2, 2 CPUs allowed, quota 1.5 CPUs, governor powersave, "
+    assert machine + "load 3.00 to 2.50, throttled for 2 ms\n" in text
+    text_of_good = render({"tests": [good], "conditions": c}, "md")
+    assert "\nconverged: warm-ups within 5%, MAD at most 5% of the median\n" in text_of_good
     row = cells(text.splitlines()[2])
     assert row[1:3] == ["3.00 GiB", "2.50 B"] and row[6:] == [
         "2.00 ± 0.50",
@@ -148,7 +206,13 @@ def test_a_test_that_was_disturbed_is_named() -> None:
     [
         (["-p", "x"], "-p 'x': expected a number"),
         (["-p", "0", "-n", "0"], "nothing to run"),
-        (["-o", "sql"], "-o sql: must be one of md, csv, json, jsonl"),
+        (["-o", "xml"], "-o xml: must be one of md, csv, json, jsonl, sql"),
+        (["-lm", "mmap,tape"], "-lm 'tape': must be one of mmap, read"),
+        (["--repack", "maybe"], "--repack 'maybe': must be one of auto, on, off"),
+        (["-npl", "0"], "-npl 0: must be at least 1"),
+        (["-npl", "2", "--ops"], "--ops are about tests of -p and -n"),
+        (["--end-to-end", "-p", "0"], "--end-to-end: a whole run has a prompt and generates"),
+        (["--end-to-end", "--synthetic", "smollm2-135m/1:Q8_0"], "--end-to-end needs a file (-m)"),
         (["-ctk", "q9_9"], "-ctk 'q9_9': must be one of f32, f16"),
         (["--synthetic", "llama-1b"], "expected SHAPE"),
         (["-t", "0"], "-t 0: must be at least 1"),

@@ -12,10 +12,12 @@ import pytest
 from reference import unpack
 
 from llamapy import Model
+from llamapy.app.bench import batched as batched_module
 from llamapy.app.bench import roofline
-from llamapy.app.bench.measure import Runner, measure
+from llamapy.app.bench.batched import BatchedRunner
+from llamapy.app.bench.measure import WARM_UPS, Depths, How, Runner, Samples, measure
 from llamapy.app.bench.ops import op_times
-from llamapy.app.bench.params import Case
+from llamapy.app.bench.params import BatchedCase, Case
 from llamapy.app.bench.run import Job, bench
 from llamapy.app.bench.shapes import parse_spec
 from llamapy.app.bench.synthetic import make_files
@@ -41,53 +43,136 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
     return calls
 
 
-def test_prompt_in_batches_then_one_token_at_a_time(open_model: Open, decoded: list[Call]) -> None:
+def run(model: Any, cases: list[Case], repetitions: int, **how: Any) -> list[Samples[Case]]:
+    depths, tick = Depths(cases), how.pop("tick", lambda done, total: None)
+    how = {"repetitions": repetitions, "warm_up": False, **how}
+    return measure(cases, lambda case: Runner(model, case, depths), How(**how), tick)
+
+
+def test_prompt_in_batches_then_one_token_at_a_time(
+    open_model: Open, decoded: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llamapy.app.bench.measure.WARM_UP_GEN", 2)
     case = Case(n_prompt=20, n_gen=3, n_batch=8, n_ubatch=4)
     runner = Runner(open_model("llama-dense"), case)
     assert runner.ctx.n_ctx == 23
     runner.warm_up()
-    assert decoded == [(8, "last", 0), (8, "last", 8), (4, "last", 16), (1, "last", 20)]
+    prompt = [(8, "last", 0), (8, "last", 8), (4, "last", 16)]
+    n = len(runner.samples.warm_up_ns)
+    assert decoded == [*prompt, (1, "last", 20), (1, "last", 21)] * n and 2 <= n <= WARM_UPS
     decoded.clear()
     runner.repeat()
     runner.repeat()
-    one = [(8, "last", 0), (8, "last", 8), (4, "last", 16)]
-    one += [(1, "last", 20), (1, "last", 21), (1, "last", 22)]
+    one = [*prompt, (1, "last", 20), (1, "last", 21), (1, "last", 22)]
     assert decoded == one * 2
     assert len(runner.samples.ns) == 2 and min(runner.samples.ns) > 0
+    assert all(0 < p < t for p, t in zip(runner.samples.prompt_ns, runner.samples.ns, strict=True))
     runner.close()
+
+
+@pytest.mark.parametrize(
+    ("times", "n", "warmed"),
+    [([100, 104], 2, True), ([100, 90, 91], 3, True), ([100, 90, 80, 70], 4, False)],
+)
+def test_a_warm_up_goes_on_until_two_runs_agree(
+    open_model: Open, monkeypatch: pytest.MonkeyPatch, times: list[int], n: int, warmed: bool
+) -> None:
+    left = list(times)
+    monkeypatch.setattr(Runner, "_once", lambda self, n_gen: (left.pop(0), 0))
+    runner = Runner(open_model("llama-dense"), Case(n_prompt=1, n_gen=0))
+    assert runner.samples.warmed is None
+    runner.warm_up()
+    assert runner.samples.warm_up_ns == times[:n] and runner.samples.warmed is warmed
+    runner.close()
+
+
+def test_repetitions_go_on_until_they_are_steady(
+    open_model: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = {4: [100, 200, 100, 100, 100], 5: [100, 100, 100]}
+    monkeypatch.setattr(Runner, "_once", lambda self, n: (left[self.case.n_prompt].pop(0), 0))
+    cases = [Case(n_prompt=4, n_gen=0), Case(n_prompt=5, n_gen=0)]
+    ticks: list[tuple[int, int]] = []
+    a, b = run(
+        open_model("llama-dense"),
+        cases,
+        2,
+        until_steady=60.0,
+        tick=lambda done, total: ticks.append((done, total)),
+    )
+    assert (a.ns, b.ns) == ([100, 200, 100], [100, 100, 100])  # two samples cannot tell
+    assert ticks[-1] == (6, 6) and ticks[0] == (0, 4)
 
 
 def test_the_depth_is_filled_once_and_not_timed(open_model: Open, decoded: list[Call]) -> None:
     case = Case(n_prompt=0, n_gen=2, n_depth=40)
-    (s,) = measure(open_model("llama-dense"), [case], repetitions=3, warm_up=False)
+    (s,) = run(open_model("llama-dense"), [case], 3)
     assert decoded == [(40, "last", 0)] + [(1, "last", 40), (1, "last", 41)] * 3
-    assert s.refilled == 1 and s.n_built + s.n_reused == 6
+    assert (s.refilled, s.loaded) == (1, 0) and s.n_built + s.n_reused == 6
 
 
-def test_a_depth_that_was_forgotten_is_computed_anew(
+def test_a_depth_that_was_forgotten_is_loaded(
     open_model: Open, decoded: list[Call], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Context, "seq_rm", lambda *a: False)
     case = Case(n_prompt=0, n_gen=1, n_depth=9)
-    (s,) = measure(open_model("gemma3-dense"), [case], repetitions=2, warm_up=False)
-    assert decoded == [(9, "last", 0), (1, "last", 9)] * 2 and s.refilled == 2
+    (s,) = run(open_model("gemma3-dense"), [case], 3)
+    assert decoded == [(9, "last", 0)] + [(1, "last", 9)] * 3
+    assert (s.refilled, s.loaded) == (1, 2)
+
+
+def test_tests_of_one_depth_share_it(open_model: Open, decoded: list[Call]) -> None:
+    cases = [Case(n_prompt=3, n_gen=0, n_depth=9), Case(n_prompt=0, n_gen=1, n_depth=9)]
+    cases += [Case(n_prompt=0, n_gen=1, n_depth=9, type_k="f32")]
+    found = run(open_model("llama-dense"), cases, 1)
+    assert decoded == [
+        *[(9, "last", 0), (3, "last", 9)],
+        (1, "last", 9),
+        *[(9, "last", 0), (1, "last", 9)],  # of another type
+    ]
+    assert [(s.refilled, s.loaded) for s in found] == [(1, 0), (0, 1), (1, 0)]
 
 
 def test_repetitions_take_turns(open_model: Open, decoded: list[Call]) -> None:
     cases = [Case(n_prompt=5, n_gen=0), Case(n_prompt=0, n_gen=1)]
     ticks: list[tuple[int, int]] = []
-    measure(
-        open_model("llama-dense"),
-        cases,
-        repetitions=2,
-        warm_up=False,
-        tick=lambda done, total: ticks.append((done, total)),
-    )
+    model = open_model("llama-dense")
+    run(model, cases, 2, tick=lambda done, total: ticks.append((done, total)))
     assert [n for n, _, _ in decoded] == [5, 1, 5, 1]
     assert ticks == [(0, 4), (1, 4), (2, 4), (3, 4), (4, 4)]
     decoded.clear()
-    measure(open_model("llama-dense"), cases, repetitions=2, warm_up=False, interleave=False)
+    run(model, cases, 2, interleave=False)
     assert [n for n, _, _ in decoded] == [5, 5, 1, 1]
+
+
+@pytest.mark.parametrize(("shared", "n_kv"), [(False, 24), (True, 14)])
+def test_sequences_together(
+    open_model: Open, monkeypatch: pytest.MonkeyPatch, shared: bool, n_kv: int
+) -> None:
+    """Prompts of all sequences (or one) in batches, then one token of each per step."""
+    batches: list[Any] = []
+    real = Context.decode_batch
+    monkeypatch.setattr(
+        Context, "decode_batch", lambda self, b: (batches.append(b), real(self, b))[1]
+    )
+    case = BatchedCase(n_prompt=5, n_gen=3, n_parallel=3, shared=shared, n_batch=8)
+    assert case.n_ctx == n_kv and case.name == "pp5+tg3 x3" + " shared" * shared
+    runner = BatchedRunner(open_model("llama-dense"), case)
+    runner.repeat()
+    prompts = [b for b in batches if b.n_tokens != 3]
+    assert sum(b.n_tokens for b in prompts) == (5 if shared else 15)
+    assert sum(b.n_outputs for b in prompts) == (1 if shared else 3)
+    steps = batches[-3:]
+    assert [b.n_outputs for b in steps] == [3, 3, 3]
+    assert [b.pos.tolist() for b in steps] == [[p] * 3 for p in (5, 6, 7)]
+    assert [runner.ctx.n_past(s) for s in range(3)] == [8, 8, 8]
+    runner.samples.ns, runner.samples.prompt_ns = [6_000_000_000], [2_000_000_000]
+    got = batched_module.figures(runner.samples)
+    n_prompt = 5 if shared else 15
+    assert (got["prompt_median_ts"], got["gen_median_ts"]) == (n_prompt / 2, 9 / 4)
+    assert got["median_ts"] == n_kv / 6 and got["n_kv"] == n_kv
+    assert got["gen_samples_ns"] == [4_000_000_000]
+    runner.close()
 
 
 def test_record_by_record_is_the_whole_graph(open_model: Open) -> None:
@@ -149,6 +234,9 @@ def test_a_whole_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (tg["read_bytes_before"], tg["read_bytes_after"]) == (2e9, 4e9)  # the tests took turns
     assert tg["ideal_ns"] == pytest.approx(tg["gen_bytes"] / 3e9 * 1e9)
     assert tg["share_of_peak"] == pytest.approx(tg["ideal_ns"] / tg["median_ns"])
+    assert pp["model_hash"] == tg["model_hash"] and len(pp["model_hash"]) == 64
+    assert pp["steady"] is None and pp["warmed"] in (True, False)
+    assert "batched" not in report and "end_to_end" not in report
     (phases,) = report["phases"]
     assert len(phases["decode_samples_s"]) == len(phases["sample_samples_s"]) == 2
     assert [t["graph"] for t in report["ops"]] == ["decode", "prompt of 6"]

@@ -6,6 +6,7 @@ import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llamapy.base.errors import UsageError
 
@@ -78,20 +79,29 @@ class Lists:
     type_k: Sequence[str] = ("f16",)
     type_v: Sequence[str] = ("f16",)
     n_threads: Sequence[int] = (1,)
+    npp: Sequence[int] = (128,)
+    ntg: Sequence[int] = (128,)
+    npl: Sequence[int] = (1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Case:
-    """One test. Prompt alone (pp), generation alone (tg), or one after the other."""
+class Setting:
+    """What a context is opened with, but for its size."""
 
-    n_prompt: int
-    n_gen: int
-    n_depth: int = 0
     n_batch: int = 2048
     n_ubatch: int = 512
     type_k: str = "f16"
     type_v: str = "f16"
     n_threads: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Case(Setting):
+    """One test. Prompt alone (pp), generation alone (tg), or one after the other."""
+
+    n_prompt: int
+    n_gen: int
+    n_depth: int = 0
 
     @property
     def name(self) -> str:
@@ -104,6 +114,34 @@ class Case:
         return self.n_prompt + self.n_gen + self.n_depth
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchedCase(Setting):
+    """`n_parallel` prompts of `n_prompt` tokens, or one that is `shared`, then `n_gen` tokens of
+    every sequence."""
+
+    n_prompt: int
+    n_gen: int
+    n_parallel: int
+    shared: bool = False
+
+    @property
+    def name(self) -> str:
+        shared = " shared" if self.shared else ""
+        return f"pp{self.n_prompt}+tg{self.n_gen} x{self.n_parallel}{shared}"
+
+    @property
+    def n_ctx(self) -> int:
+        """Tokens in memory at the end."""
+        prompts = self.n_prompt * (1 if self.shared else self.n_parallel)
+        return prompts + self.n_gen * self.n_parallel
+
+
+def _settings(lists: Lists) -> list[dict[str, Any]]:
+    names = ("n_batch", "n_ubatch", "type_k", "type_v", "n_threads")
+    values = itertools.product(*(getattr(lists, name) for name in names))
+    return [dict(zip(names, row, strict=True)) for row in values]
+
+
 def cases(lists: Lists) -> list[Case]:
     """The product, prompts before generations before pairs for each setting of the rest. UsageError
     when nothing is left to run."""
@@ -111,25 +149,27 @@ def cases(lists: Lists) -> list[Case]:
     tests += lists.pg
     if not tests:
         raise UsageError("nothing to run: -p 0, -n 0 and no -pg")
-    rest = itertools.product(
-        lists.n_depth,
-        lists.n_batch,
-        lists.n_ubatch,
-        lists.type_k,
-        lists.type_v,
-        lists.n_threads,
-    )
     return [
-        Case(
-            n_prompt=p,
-            n_gen=n,
-            n_depth=depth,
-            n_batch=batch,
-            n_ubatch=ubatch,
-            type_k=k,
-            type_v=v,
-            n_threads=threads,
-        )
-        for depth, batch, ubatch, k, v, threads in rest
+        Case(n_prompt=p, n_gen=n, n_depth=depth, **rest)
+        for depth in lists.n_depth
+        for rest in _settings(lists)
         for p, n in tests
     ]
+
+
+def batched_cases(lists: Lists, shared: bool) -> list[BatchedCase]:
+    """The product, numbers of sequences running fastest as llama-batched-bench has it."""
+    return [
+        BatchedCase(n_prompt=p, n_gen=n, n_parallel=many, shared=shared, **rest)
+        for rest in _settings(lists)
+        for p, n, many in itertools.product(lists.npp, lists.ntg, lists.npl)
+    ]
+
+
+def whole_cases(lists: Lists) -> list[Case]:
+    """Whole runs: every prompt with every generation, or the pairs. UsageError for an empty
+    prompt or generation."""
+    tests = list(lists.pg) or list(itertools.product(lists.n_prompt, lists.n_gen))
+    if not all(p and n for p, n in tests):
+        raise UsageError("--end-to-end: a whole run has a prompt and generates: -p and -n from 1")
+    return [Case(n_prompt=p, n_gen=n, **rest) for rest in _settings(lists) for p, n in tests]

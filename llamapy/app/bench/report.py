@@ -1,30 +1,26 @@
-"""A report as text: a table to read, or rows for programs."""
+"""A report as text: tables to read, or rows for programs (see rows.py)."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
 from collections.abc import Sequence
 from typing import Any
 
 from llamapy.app.bench.params import Case
+from llamapy.app.bench.rows import KINDS, as_csv, as_sql
+from llamapy.app.bench.stats import STEADY
 
 Report = dict[str, Any]
-FORMATS = ("md", "csv", "json", "jsonl")
-_LISTS = ("samples_ns", "samples_ts")
+FORMATS = ("md", "csv", "json", "jsonl", "sql")
+ROWS_ALONE = ("csv", "sql")  # formats that hold no more than one row per test
 # Columns that appear in the table when a value is not the default, or there are several.
-_SETTINGS = {
-    "n_batch": "n_batch",
-    "n_ubatch": "n_ubatch",
-    "type_k": "type_k",
-    "type_v": "type_v",
-}
+_SETTINGS = ("n_batch", "n_ubatch", "type_k", "type_v", "load_mode", "repack")
 
 
 def render(report: Report, format: str) -> str:
     """The text, ending in a newline."""
-    return {"md": _md, "csv": _csv, "json": _json, "jsonl": _jsonl}[format](report)
+    forms = {"md": _md, "csv": as_csv, "json": _json, "jsonl": _jsonl, "sql": as_sql}
+    return forms[format](report)
 
 
 def _json(report: Report) -> str:
@@ -33,54 +29,123 @@ def _json(report: Report) -> str:
 
 def _jsonl(report: Report) -> str:
     """One line per test, with the conditions in each; then those of phases and ops."""
-    head = {"schema_version": report["schema_version"], "conditions": report["conditions"]}
+    more = ("conditions", "method", "level", "a", "b", "different", "only")
+    head = {name: report[name] for name in ("schema_version", "command", *more) if name in report}
     lines = [{"kind": "roofline", **row} for row in report.get("roofline", [])]
-    for name, kind in (("tests", "test"), ("phases", "phases"), ("ops", "ops")):
+    for name, kind in (*KINDS.items(), ("phases", "phases"), ("ops", "ops")):
         lines += [{"kind": kind, **row} for row in report.get(name, [])]
     return "".join(
         json.dumps({**head, **line}, ensure_ascii=False, allow_nan=False) + "\n" for line in lines
     )
 
 
-def _csv(report: Report) -> str:
-    """The tests, one line each; lists stay out."""
-    c = report["conditions"]
-    head = {"llamapy": c["llamapy"], "cpu_info": c["cpu"], "isa": c["isa"]}
-    rows = [{**head, **test} for test in report["tests"]]
-    out = io.StringIO()
-    columns = [name for name in rows[0] if name not in _LISTS]
-    writer = csv.DictWriter(out, columns, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return out.getvalue()
-
-
 def _md(report: Report) -> str:
-    parts = [_table(*_tests(report["tests"]))]
+    if "comparisons" in report:
+        return _comparison(report)
+    parts = [_table(*_tests(report["tests"]))] if report["tests"] else []
+    parts += [_table(*_batched(report["batched"]))] if "batched" in report else []
+    parts += [_table(*_whole(report["end_to_end"]))] if "end_to_end" in report else []
     parts += [_table(*_phases(report["phases"]))] if "phases" in report else []
     parts += [_ops(t) for t in report.get("ops", [])]
     parts += [_foot(report)]
     return "\n".join(parts)
 
 
+def _settings(tests: Sequence[Report]) -> list[str]:
+    """Which settings are shown."""
+    default = Case(n_prompt=0, n_gen=0)
+    shown = []
+    for name in _SETTINGS:
+        seen = {_setting(t, name) for t in tests}
+        usual = {"load_mode": "mmap", "repack": "auto"}.get(name) or getattr(default, name)
+        if any(value not in (None, usual) for value in seen) or len(seen) > 1:
+            shown.append(name)
+    return shown
+
+
+def _setting(test: Report, name: str) -> Any:
+    value = test.get(name)
+    return value.get("asked") if isinstance(value, dict) else value
+
+
+def _batched(tests: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
+    """llama-batched-bench's columns, medians of the repetitions."""
+    shown, several = _settings(tests), len({t["model_filename"] for t in tests}) > 1
+    threads = len({t["n_threads"] for t in tests}) > 1
+    columns = ["model:"] * several + ["threads"] * threads + shown
+    columns += ["PP", "TG", "B", "N_KV", "T_PP s", "S_PP t/s", "T_TG s", "S_TG t/s", "T s", "S t/s"]
+    rows = []
+    for t in tests:
+        row = [t["model_type"]] * several + [str(t["n_threads"])] * threads
+        row += [str(_setting(t, name)) for name in shown]
+        row += [str(t[name]) for name in ("n_prompt", "n_gen", "n_parallel", "n_kv")]
+        for part in ("prompt_", "gen_", ""):
+            rate = t[f"{part}median_ts"]
+            row += [f"{t[f'{part}median_ns'] / 1e9:.3f}", "-" if rate is None else f"{rate:.2f}"]
+        rows.append(row)
+    return columns, rows
+
+
+def _whole(tests: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
+    """Where the time of a whole process goes, medians."""
+    shown = _settings(tests)
+    columns = ["model:", "threads", *shown, "prompt", "generated", "start", "load", "prompt"]
+    columns += ["generation", "end", "first token", "whole", "MAD", "best"]
+    rows = []
+    for t in tests:
+        row = [t["model_type"], str(t["n_threads"]), *(str(_setting(t, name)) for name in shown)]
+        row += [str(t["n_prompt"]), str(t["n_gen"])]
+        names = ["start_median", "load_median", "prompt_median", "gen_median", "end_median"]
+        names += ["first_median", "median", "mad", "min"]
+        rows.append(row + [_time(t[f"{name}_ns"] / 1e9) for name in names])
+    return columns, rows
+
+
+def _comparison(report: Report) -> str:
+    """A table of ratios, then what differs and what was left out."""
+    rows = []
+    for c in report["comparisons"]:
+        word = "no difference seen"
+        if c["differs"]:
+            word = "B is faster" if c["ratio"] > 1 else "B is slower"
+        shaken = [side.upper() for side in "ab" if c[f"{side}_steady"] is False]
+        name = f"{c['test']}, {c['figure']}" if c["figure"] else c["test"]
+        rows.append(
+            [c["model_type"] or "?", name]
+            + [_time(c[f"{side}_median_ns"] / 1e9) for side in "ab"]
+            + [f"{c['ratio']:.3f}", f"{c['low']:.3f} to {c['high']:.3f}", f"{c['level']:.1%}"]
+            + [word + (f" ({' and '.join(shaken)} not steady)" if shaken else "")]
+        )
+    columns = ["model:", "test:", "A", "B", "B's speed / A's", "interval", "covers", ":"]
+    lines = [f"A: {report['a']['path']}, {_machine(report['a'])}"]
+    lines += [f"B: {report['b']['path']}, {_machine(report['b'])}"]
+    lines += [
+        f"different: {d['name']} {d['a']} and {d['b']} ({d['of']})" for d in report["different"]
+    ]
+    for side, names in report["only"].items():
+        lines += [f"only in {side.upper()}: {', '.join(names)}"] if names else []
+    lines += [f"method: {report['method']}, of the samples in each file"]
+    return _table(columns, rows) + "\n" + "\n".join(lines) + "\n"
+
+
 def _tests(tests: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
-    shown = [name for name in _SETTINGS if _worth_showing(name, tests)]
+    shown = _settings(tests)
     with_share = "share_of_peak" in tests[0]
-    columns = ["model:", "size", "params", "backend:", "threads", *(_SETTINGS[n] for n in shown)]
+    columns = ["model:", "size", "params", "backend:", "threads", *shown]
     columns += ["test", "t/s", "median", "MAD", "best"] + ["of peak"] * with_share
     rows = []
     for t in tests:
         row = [t["model_type"], _size(t["model_size"]), _params(t["model_n_params"])]
-        row += [t["backends"], str(t["n_threads"]), *(str(t[name]) for name in shown), t["test"]]
+        row += [
+            t["backends"],
+            str(t["n_threads"]),
+            *(str(_setting(t, n)) for n in shown),
+            t["test"],
+        ]
         row += [f"{t['avg_ts']:.2f} ± {t['stddev_ts']:.2f}"]
         row += [f"{t[name]:.2f}" for name in ("median_ts", "mad_ts", "max_ts")]
         rows.append(row + [_percent(t["share_of_peak"])] if with_share else row)
     return columns, rows
-
-
-def _worth_showing(name: str, tests: Sequence[Report]) -> bool:
-    default = getattr(Case(n_prompt=0, n_gen=0), name)
-    return any(t[name] != default for t in tests)
 
 
 def _phases(rows: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
@@ -130,16 +195,39 @@ def _foot(report: Report) -> str:
             f"around the tests, int8 {top['int8_ops'] / 1e9:.0f} GOPS, "
             f"f32 {top['fma_ops'] / 1e9:.0f} GFLOPS"
         )
-    shaken = [t["test"] for t in report["tests"] if not t["steady"]]
-    if shaken:
-        lines.append(f"not steady (MAD above 5 %): {', '.join(dict.fromkeys(shaken))}")
-    load = c["load_average"]
+    lines += _convergence([t for name in KINDS for t in report.get(name, [])])
+    return "\n".join([*lines, f"machine: {_machine(c)}", f"build: llamapy {c['llamapy']}"]) + "\n"
+
+
+def _convergence(tests: Sequence[Report]) -> list[str]:
+    """Whether the figures can be trusted, said either way."""
+    share = f"{STEADY:.0%}"
+    claims = {
+        f"not steady (MAD above {share} of the median)": [t for t in tests if t["steady"] is False],
+        "not known to be steady (fewer than 3 repetitions)": [
+            t for t in tests if t["steady"] is None
+        ],
+        f"did not converge in the warm-up (its last two runs differ by more than {share})": [
+            t for t in tests if t["warmed"] is False
+        ],
+        "not warmed up": [t for t in tests if t["warmed"] is None],
+    }
+    lines = [
+        f"{claim}: {', '.join(dict.fromkeys(t['test'] for t in found))}"
+        for claim, found in claims.items()
+        if found
+    ]
+    return lines or [f"converged: warm-ups within {share}, MAD at most {share} of the median"]
+
+
+def _machine(c: Report) -> str:
     facts = [c["cpu"] or "unknown CPU", c["isa"], f"{c['cpus_allowed']} CPUs allowed"]
     facts += [f"quota {c['cgroup_quota_cpus']:g} CPUs"] if c["cgroup_quota_cpus"] else []
-    facts += [f"load {load[0]:.2f}"] if load else []
+    facts += [f"governor {c['governor']}"] if c["governor"] else []
+    load, after = c["load_average"], c["load_average_after"]
+    facts += [f"load {load[0]:.2f} to {after[0]:.2f}"] if load and after else []
     facts += [f"throttled for {c['throttled_us'] / 1e3:.0f} ms"] if c["throttled_us"] else []
-    lines += [f"machine: {', '.join(facts)}", f"build: llamapy {c['llamapy']}"]
-    return "\n".join(lines) + "\n"
+    return ", ".join(facts)
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

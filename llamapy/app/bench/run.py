@@ -5,45 +5,51 @@ The report is plain data (`SCHEMA_VERSION`), the same that `-o json` prints.
 
 from __future__ import annotations
 
+import itertools
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from llamapy.app.bench import cost, roofline
+from llamapy.app.bench import cost, roofline, whole
+from llamapy.app.bench.batched import BatchedRunner, figures
 from llamapy.app.bench.conditions import conditions, load_average, throttled_us
-from llamapy.app.bench.measure import Samples, measure
+from llamapy.app.bench.measure import WARM_UPS, Depths, How, Runner, Samples, measure
 from llamapy.app.bench.ops import OpTable, op_times
-from llamapy.app.bench.params import Case
+from llamapy.app.bench.params import BatchedCase, Case
 from llamapy.app.bench.phases import phases
 from llamapy.app.bench.shapes import Spec
-from llamapy.app.bench.stats import summary
+from llamapy.app.bench.stats import agree, steady, summary
 from llamapy.app.bench.synthetic import make_files
+from llamapy.app.identity import model_hash
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.splits import open_model
 from llamapy.runtime.engine import Engine
 
 SCHEMA_VERSION = 2  # 2: shares of reading are of the looks around the test
 MANY = 100  # a measurement stands for runs of so many times its length
-STEADY = 0.05  # MAD over median up to which the samples of a test agree
 Report = dict[str, Any]
 Tick = Callable[[str, int, int], None]  # what, repetitions done, of how many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What to measure. `models`: paths of files and specs of synthetic ones."""
+    """What to measure. `models`: paths of files and specs of synthetic ones; each is opened anew
+    for each load mode and way to repack. `whole`: whole runs, of prompts and generations."""
 
     models: Sequence[Path | Spec]
-    cases: Sequence[Case]
+    cases: Sequence[Case] = ()
+    batched: Sequence[BatchedCase] = ()
+    whole: Sequence[Case] = ()
     repetitions: int = 5
     warm_up: bool = True
+    until_steady: float = 0.0
     interleave: bool = True
-    load_mode: str = "mmap"
-    repack: str | None = None
+    load_modes: Sequence[str] = ("mmap",)
+    repacks: Sequence[str | None] = (None,)
     roofline: bool = False
     phases: bool = False
     ops: bool = False
@@ -51,26 +57,32 @@ class Job:
 
 def bench(job: Job, tick: Tick = lambda what, done, total: None) -> Report:
     """Run it. Raises what opening a model and decoding raise."""
-    report: Report = {"schema_version": SCHEMA_VERSION, "conditions": conditions()}
+    report: Report = {
+        "schema_version": SCHEMA_VERSION,
+        "command": "bench",
+        "conditions": conditions(),
+    }
     tops = _look(job, {})
-    tests: list[Report] = []
+    rows: dict[str, list[Report]] = {k: [] for k in ("tests", "batched", "end_to_end")}
     more: dict[str, list[Report]] = {"phases": [], "ops": []}
-    for source in job.models:
-        with _Opened(source, job) as opened:
-            tests += opened.tests(job, tick)
+    for source, mode, again in itertools.product(job.models, job.load_modes, job.repacks):
+        with _Opened(source, job, mode, again) as opened:
+            rows["tests"] += opened.tests(job, tick)
+            rows["batched"] += opened.batched(job, tick)
             if job.phases:
                 more["phases"].append({**opened.about(), **opened.phases(job)})
             if job.ops:
                 more["ops"] += [{**opened.about(), **_op_row(t)} for t in opened.ops(job)]
+            runs = opened.whole_jobs(job)
+        rows["end_to_end"] += _whole(opened, runs, job, tick)
     tops = _look(job, tops)
     if job.roofline:
         report["roofline"] = [asdict(top) for top in tops.values()]
-        for test in tests:
+        for test in rows["tests"]:
             test.update(_share(test, tops[test["n_threads"]]))
-    report["tests"] = tests
-    for name, rows in more.items():
-        if getattr(job, name):
-            report[name] = rows
+    for name, found in (rows | more).items():
+        if name == "tests" or found:
+            report[name] = found
     report["conditions"]["load_average_after"] = load_average()
     before, after = report["conditions"]["throttled_us"], throttled_us()
     both = before is not None and after is not None
@@ -102,59 +114,107 @@ def _share(test: Report, top: roofline.Ceilings) -> Report:
     }
 
 
+def _whole(opened: _Opened, runs: Sequence[whole.WholeJob], job: Job, tick: Tick) -> list[Report]:
+    """Whole runs of a model, which is closed again here: its memory is theirs."""
+    found = whole.whole_runs(
+        runs,
+        repetitions=job.repetitions,
+        warm_ups=WARM_UPS if job.warm_up else 0,
+        tick=lambda done, total: tick(f"{opened.label}, whole runs", done, total),
+    )
+    out = []
+    for s in found:
+        name = f"run pp{s.case.n_prompt}+tg{s.case.n_gen}"
+        row = {**opened.head(loaded=False), "test": name, **asdict(s.case), **s.figures()}
+        row |= {"steady": steady(s.ns), "warm_up_ns": s.warm_up_ns}
+        out.append(row | {"warmed": agree(s.warm_up_ns) if s.warm_up_ns else None})
+    return out
+
+
 class _Opened:
     """One model, opened on the clock. Making synthetic weights does not count."""
 
-    def __init__(self, source: Path | Spec, job: Job) -> None:
-        load_mode = job.load_mode
+    def __init__(self, source: Path | Spec, job: Job, load_mode: str, repack: str | None) -> None:
+        if job.whole:
+            whole.check_source(source)
+        self.load_mode = load_mode
         made = make_files(source) if isinstance(source, Spec) else None
         if made is not None:  # in memory already, and no file to read
             load_mode = load_mode.replace("read", "mmap")
         start = time.perf_counter()
         files = open_model(source) if isinstance(source, Path) else made
         assert files is not None
-        self.engine = Engine.of_files(files, PlaceFlags(), load_mode=load_mode, repack=job.repack)
-        self.engine.will_generate(max((case.n_gen for case in job.cases), default=0) * MANY)
+        self.engine = Engine.of_files(files, PlaceFlags(), load_mode=load_mode, repack=repack)
+        every: list[Case | BatchedCase] = [*job.cases, *job.batched]
+        self.engine.will_generate(max((case.n_gen for case in every), default=0) * MANY)
         self.load_s = time.perf_counter() - start
         e = self.engine.hparams.experts
         self.weights = cost.weigh(self.engine.weights, e.n, e.n_used)
         self.synthetic = isinstance(source, Spec)
         self.filename = source.name if isinstance(source, Spec) else str(source)
-
-    def about(self) -> Report:
-        """Which model."""
-        return {
+        self.label = Path(self.filename).name
+        self._about = {
             "model_filename": self.filename,
             "model_type": model_type(self.engine, self.filename, self.synthetic),
             "model_size": self.weights.file_bytes,
             "model_n_params": self.weights.n_elements,
+            "model_hash": None if self.synthetic else model_hash(files),
             "synthetic": self.synthetic,
         }
 
+    def about(self) -> Report:
+        """Which model."""
+        return self._about
+
+    def head(self, loaded: bool = True) -> Report:
+        """And how it was opened; `loaded`: in this process."""
+        repacked = self.engine.repacked
+        out = {**self._about, "backends": "CPU", "load_mode": self.load_mode}
+        if loaded:
+            return {**out, "load_s": self.load_s, "repack": repacked.facts()}
+        return {**out, "repack": {"asked": repacked.asked}}
+
     def tests(self, job: Job, tick: Tick) -> list[Report]:
-        label = Path(self.filename).name
-        samples = measure(
-            self.engine,
+        depths = Depths(job.cases)
+        found = measure(
             job.cases,
+            lambda case: Runner(self.engine, case, depths),
+            self._how(job),
+            lambda done, total: tick(self.label, done, total),
+        )
+        return [{**self.head(), **self._test(s)} for s in found]
+
+    def batched(self, job: Job, tick: Tick) -> list[Report]:
+        found = measure(
+            job.batched,
+            lambda case: BatchedRunner(self.engine, case),
+            replace(self._how(job), look=None),
+            lambda done, total: tick(f"{self.label}, batched", done, total),
+        )
+        return [{**self.head(), **_common(s), **figures(s)} for s in found]
+
+    def whole_jobs(self, job: Job) -> list[whole.WholeJob]:
+        out = []
+        for case in job.whole:
+            prompt = whole.prompt_of(self.engine.tokenizer, case.n_prompt)
+            asked = self.engine.repacked.asked
+            words = whole.command(self.filename, case, self.load_mode, asked)
+            out.append(whole.WholeJob(case, words, prompt.encode()))
+        return out
+
+    def _how(self, job: Job) -> How:
+        return How(
             repetitions=job.repetitions,
             warm_up=job.warm_up,
             interleave=job.interleave,
-            tick=lambda done, total: tick(label, done, total),
+            until_steady=job.until_steady,
             look=roofline.read_rate if job.roofline else None,
         )
-        head = {
-            **self.about(),
-            "backends": "CPU",
-            "load_s": self.load_s,
-            "repack": self.engine.repacked.facts(),
-        }
-        return [{**head, **self._test(s)} for s in samples]
 
-    def _test(self, s: Samples) -> Report:
+    def _test(self, s: Samples[Case]) -> Report:
         n = s.case.n_prompt + s.case.n_gen
         rates = [n * 1e9 / ns for ns in s.ns]
-        out: Report = {"test": s.case.name, **asdict(s.case)}
-        out["test_time"] = datetime.fromtimestamp(s.started_at, UTC).isoformat(timespec="seconds")
+        out = _common(s)
         for unit, values in (("ns", [float(v) for v in s.ns]), ("ts", rates)):
             found = summary(values)
             for ours, theirs in (("mean", "avg"), ("stddev", "stddev")):
@@ -166,10 +226,8 @@ class _Opened:
         return {
             **out,
             **dict(zip(("read_bytes_before", "read_bytes_after"), s.reads, strict=False)),
-            "steady": out["mad_ns"] <= STEADY * out["median_ns"],
-            "graphs_built": s.n_built,
-            "graphs_reused": s.n_reused,
             "depth_refills": s.refilled,
+            "depth_loads": s.loaded,
             **asdict(needs),
             "samples_ns": s.ns,
             "samples_ts": rates,
@@ -201,6 +259,21 @@ class _Opened:
 
     def __exit__(self, *_: object) -> None:
         self.engine.close()
+
+
+def _common(s: Samples[Any]) -> Report:
+    """What every kind of test has."""
+    at = datetime.fromtimestamp(s.started_at, UTC).isoformat(timespec="seconds")
+    return {
+        "test": s.case.name,
+        **asdict(s.case),
+        "test_time": at,
+        "steady": steady(s.ns),
+        "warmed": s.warmed,
+        "warm_up_ns": s.warm_up_ns,
+        "graphs_built": s.n_built,
+        "graphs_reused": s.n_reused,
+    }
 
 
 def _like(case: Case, n_prompt: int, n_gen: int, n_depth: int) -> Case:

@@ -20,3 +20,20 @@ def summary(values: Sequence[float]) -> dict[str, float]:
         "min": min(values),
         "max": max(values),
     }
+
+
+STEADY = 0.05  # times agree when they differ by no more than this share
+
+
+def agree(ns: Sequence[int]) -> bool:
+    """Whether the last two times are the same within STEADY."""
+    return len(ns) > 1 and abs(ns[-1] - ns[-2]) <= STEADY * min(ns[-2:])
+
+
+def steady(ns: Sequence[int]) -> bool | None:
+    """Whether the MAD is at most STEADY of the median. None for fewer than three samples, which
+    cannot tell."""
+    if len(ns) < 3:
+        return None
+    found = summary(ns)
+    return found["mad"] <= STEADY * found["median"]
