@@ -22,6 +22,11 @@ def attention_cache(hp: HParams) -> CacheShape:
     )
 
 
+def sharing(hp: HParams) -> CacheShape:
+    """Some layers read an earlier one's."""
+    return replace(attention_cache(hp), share=hp.share)
+
+
 def no_states(hp: HParams) -> Sequence[States]:
     return ({},) * hp.n_layer
 

@@ -6,18 +6,18 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from llamapy.graph.ops import make, reshape
+from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.bounded import Keys, count
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models import kimi_linear
 from llamapy.models.blocks import RMS, Attn, Decoder, Moe
+from llamapy.models.blocks.banked import mixture, score_tensors
 from llamapy.models.blocks.decoder import decoder_tensors, feed_forward, mixed
 from llamapy.models.blocks.ends import embed, head, only_outputs
 from llamapy.models.blocks.kda import KdaMixer
 from llamapy.models.blocks.kda import kda_states as states
-from llamapy.models.blocks.linear import vector
 from llamapy.models.blocks.mla import MlaAttention
 from llamapy.models.blocks.mla import mla_cache as cache
 from llamapy.models.blocks.norm import norm
@@ -52,29 +52,7 @@ def _decoder(hp: HParams) -> Decoder:
 
 
 def tensors(hp: HParams, has: Has) -> list[TensorSpec]:
-    scores = [
-        vector(il, f"{part}_res_score.weight", hp.n_embd)
-        for il in range(hp.n_layer)
-        for part in ("attn", "ffn")
-    ]
-    end = TensorSpec("output_res_score.weight", (hp.n_embd,), None, "output", op="mul")
-    return [*decoder_tensors(_decoder(hp), hp, has), *scores, end]
-
-
-def _scores(g: Builder, x: Tensor, weight: Tensor) -> Tensor:
-    """[n_embd, n, n_tokens] -> [n, n_tokens]"""
-    normed = make("mul", make("rms_norm", x, eps=g.hp.norm_rms_eps), weight)
-    return reshape(make("sum_rows", normed), x.ne[1], x.ne[2])
-
-
-def _mix(g: Builder, banked: list[Tensor], x: Tensor, weight: Tensor) -> Tensor:
-    """The banked ones and x [n_embd, n_tokens], weighed."""
-    if not banked:
-        return x
-    stack = reshape(banked[0], x.ne[0], 1, x.ne[1])
-    for b in (*banked[1:], x):
-        stack = make("concat", stack, reshape(b, x.ne[0], 1, x.ne[1]), axis=1)
-    return make("weighted_sum", stack, make("soft_max", _scores(g, stack, weight)))
+    return [*decoder_tensors(_decoder(hp), hp, has), *score_tensors(hp)]
 
 
 def build(g: Builder) -> None:
@@ -82,16 +60,16 @@ def build(g: Builder) -> None:
     x = embed(g)
     banked: list[Tensor] = []
     for il in range(g.hp.n_layer):
-        h = _mix(g, banked, x, g.layer(il, "attn_res_score.weight"))
+        h = mixture(g, banked, x, g.layer(il, "attn_res_score.weight"))
         bank = il % g.hp.res_block == 0
         if bank:
             banked.append(x)
         h = mixed(g, d, il, norm(g, RMS, h, "attn_norm", "attn_norm", il), x)
         x = h if bank else make("add", x, h)
-        h = _mix(g, banked, x, g.layer(il, "ffn_res_score.weight"))
+        h = mixture(g, banked, x, g.layer(il, "ffn_res_score.weight"))
         h = feed_forward(g, d, il, norm(g, RMS, h, "ffn_norm", "ffn_norm", il), x)
         x = g.name(make("add", x, h), "l_out", il)
-    (x,) = only_outputs(g, _mix(g, banked, x, g.weight("output_res_score.weight")))
+    (x,) = only_outputs(g, mixture(g, banked, x, g.weight("output_res_score.weight")))
     head(g, x)
 
 

@@ -55,6 +55,19 @@ def ffn(g: Builder, il: int, x: Tensor, act: str, suffix: str = "", limit: float
     return linear(g, il, f"ffn_down{suffix}", g.name(h, f"ffn_act{suffix}", il))
 
 
+def sparse_ffn(g: Builder, il: int, x: Tensor, act: str, cut: float) -> Tensor:
+    """The same of gates less their row's mean and `cut` standard deviations, where that is above
+    0."""
+    up, gate = linear(g, il, "ffn_up", x), linear(g, il, "ffn_gate", x)
+    g.expand(gate, up)
+    n = gate.ne[0]
+    off = make("sub", gate, make("scale", make("sum_rows", gate), scale=1.0 / n, bias=0.0))
+    total = make("sum_rows", make("sqr", off))
+    deviation = make("sqrt", make("scale", total, scale=1.0 / (n - 1), bias=0.0))
+    over = make("sub", off, make("scale", deviation, scale=cut, bias=0.0))
+    return linear(g, il, "ffn_down", make(act, make("relu", over), up))
+
+
 def ffn_tensors(
     hp: HParams, il: int, act: str, has: Has, n_ff: int = 0, suffix: str = ""
 ) -> list[TensorSpec]:

@@ -9,6 +9,7 @@ from llamapy.graph.ops import make, reshape, view
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import TensorSpec
+from llamapy.models.blocks.ends import only_outputs
 from llamapy.models.blocks.linear import vector
 from llamapy.models.blocks.norm import RMS, norm
 from llamapy.models.builder import Builder
@@ -53,3 +54,10 @@ def branch(g: Builder, il: int, x: Tensor, own: Tensor) -> Tensor:
     h = make("gelu", make("mul_mat", g.layer(il, "inp_gate.weight"), x))
     h = make("mul_mat", g.layer(il, "proj.weight"), make("mul", h, own))
     return norm(g, RMS, h, "post_norm", "per_layer_post_norm", il)
+
+
+def added(g: Builder, il: int, x: Tensor, own: Tensor, *, last: bool) -> Tensor:
+    """x [n_embd, n] plus that, given `inputs`; of the last layer only the wanted rows are left."""
+    part = of_layer(own, il)
+    part = only_outputs(g, part)[0] if last else part
+    return make("add", x, branch(g, il, x, part))
