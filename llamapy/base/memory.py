@@ -56,3 +56,11 @@ def _cached(folder: Path) -> int:
         if name in ("inactive_file", "active_file") and value.isdigit():
             total += int(value)
     return total
+
+
+def in_units(n: int) -> str:
+    """`1.5 GiB`: bytes for people."""
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} bytes"

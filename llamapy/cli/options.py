@@ -108,6 +108,9 @@ class ModelOptions:
     ] = 0
     load_mode: LoadMode = "mmap"
     repack: Repack = None
+    overcommit: Annotated[
+        bool, typer.Option("--overcommit", help="Go on even if memory is too small.")
+    ] = False
     pre: Annotated[
         str | None,
         typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),
@@ -221,6 +224,7 @@ def open_model(o: ModelOptions, threads: int | None = None) -> Any:
             lenient=o.lenient,
             repack=o.repack,
             n_threads=threads,
+            overcommit=o.overcommit,
             progress=progress.stages,
         )
 

@@ -95,16 +95,23 @@ def repack(
     progress: Progress = lambda done, total: None,
     *,
     locked: bool = False,
+    promised: int = 0,
+    overcommit: bool = False,
 ) -> Repacked:
     """Give the weights that products read a twin in `device`'s memory; `Tensor.twin` is set when
     all are made. 'auto' does not where the file's pages are `locked` or the kernels gain nothing,
     and leaves half of the memory available; when there turns out to be none it goes on without,
-    with a warning. 'on' takes what it needs (MemoryBudgetError when there is none). `progress(done,
-    total)` counts bytes."""
+    with a warning. 'on' takes what it needs (MemoryBudgetError when there is none, or, without
+    `overcommit`, when it is not available). `promised` bytes of what is available are for others,
+    who have not touched them yet. `progress(done, total)` counts bytes."""
     out = Repacked(choice, tried=True)
     chosen = list(_candidates(weights, matched, device, out))
     n_bytes = sum(t.n_bytes for t in chosen)
-    missed = _why_not_now(n_bytes, device, locked) if choice == "auto" else None
+    missed = None
+    if choice == "auto":
+        missed = _why_not_now(n_bytes, device, locked, promised)
+    elif not overcommit:
+        _check_room(n_bytes, promised)
     start = time.perf_counter()
     if chosen and missed is None:
         missed = _try(chosen, weights, device, choice, interrupted, progress)
@@ -116,13 +123,22 @@ def repack(
     return out
 
 
-def _why_not_now(n_bytes: int, device: Repacker, locked: bool) -> str | None:
+def _check_room(n_bytes: int, promised: int) -> None:
+    room = available_bytes()
+    if room is not None and n_bytes + promised > room:
+        raise MemoryBudgetError(
+            f"--repack on: no memory for {n_bytes} bytes more, {max(room - promised, 0)} are "
+            "available; --repack off needs none"
+        )
+
+
+def _why_not_now(n_bytes: int, device: Repacker, locked: bool, promised: int) -> str | None:
     if locked:
         return "the load mode keeps the file in memory"
     if not device.repack_pays:
         return "plain C gains nothing from it"
     room = available_bytes()
-    if room is not None and n_bytes > room // 2:
+    if room is not None and n_bytes > (room := max(room - promised, 0)) // 2:
         return f"{n_bytes} bytes are more than half of the {room} available"
     return None
 

@@ -31,6 +31,7 @@ class Weights(Closing, Mapping[str, Tensor]):
         self.tensors: dict[str, Tensor] = {}
         self.buffers: list[Buffer] = []
         self.notes: list[str] = []
+        self.locked = False
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]
@@ -50,6 +51,13 @@ class Weights(Closing, Mapping[str, Tensor]):
         """Bytes of weights that are views of a mapped file."""
         tensors = self.tensors.values()
         return sum(t.n_bytes for t in tensors if isinstance(t.buffer, MappedBuffer))
+
+    def in_place_bytes(self, files: ModelFiles) -> int:
+        """Bytes of the files that steps read, and that are no memory of this process yet."""
+        if self.locked or not all(shard.from_file for shard in files.shards):
+            return 0
+        mapped = (t for t in self.tensors.values() if isinstance(t.buffer, MappedBuffer))
+        return sum(t.n_bytes for t in mapped if t.twin is None)
 
     def resident_bytes(self) -> int | None:
         """Bytes of the mapped files in memory now; None where the system does not tell."""
@@ -99,7 +107,7 @@ def load_weights(
     out = Weights()
     try:
         mapping = mode.startswith("mmap")
-        mapped, copied = _sort(matched, placement, mapping)
+        mapped, copied = in_place_or_copied(matched, placement, mapping)
         if mapping:
             _map(out, files, mapped)
             _advise(out, files)
@@ -112,7 +120,7 @@ def load_weights(
     return out
 
 
-def _sort(
+def in_place_or_copied(
     matched: Matched, placement: Placement, mapping: bool
 ) -> tuple[list[TensorInfo], list[TensorInfo]]:
     """(stay in the file, are copied). A tensor that the file's small alignment has put at an odd
@@ -254,6 +262,7 @@ def _lock(out: Weights) -> None:
     for buffer in out.buffers:
         if buffer.type.host and (address := getattr(buffer, "address", 0)):
             code = lock(address, buffer.n_bytes)
+            out.locked = out.locked or not code
             refused, reason = refused + (buffer.n_bytes if code else 0), code or reason
     if refused:
         import resource  # not on every system, and seldom needed

@@ -14,8 +14,7 @@ import numpy as np
 
 from llamapy.base.closing import Closing
 from llamapy.base.errors import UsageError
-from llamapy.base.types import CACHE_TYPES
-from llamapy.devices.cpu import CpuDevice
+from llamapy.devices.cpu.device import CpuProgram
 from llamapy.devices.cpu.prepare import most_cut
 from llamapy.ffi.lib import isa_report
 from llamapy.graph import dump
@@ -28,54 +27,17 @@ from llamapy.graph.tensor import Tensor
 from llamapy.kv import saved
 from llamapy.kv.api import Floats, Ints, Ubatch
 from llamapy.kv.cells import TILE
-from llamapy.loader.hparams import HParams
 from llamapy.models.builder import EMBEDDINGS, LOGITS, Builder, GraphShape
 from llamapy.models.inputs import Input
-from llamapy.models.registry import Architecture
 from llamapy.runtime.batch import Batch, single, split
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
 from llamapy.runtime.encode import encoding, text_batch
 from llamapy.runtime.key import Counters, GraphKey
 from llamapy.runtime.memory import open_memory
+from llamapy.runtime.params import ContextParams, Parts
 
-
-@dataclass(frozen=True, slots=True)
-class ContextParams:
-    """What is fixed for the life of a context. Sizes in tokens; types by name."""
-
-    n_ctx: int
-    n_batch: int = 2048
-    n_ubatch: int = 512
-    n_seq_max: int = 1
-    n_ctx_seq: int = 0  # the context of one sequence, for models that rotate by it; 0: n_ctx
-    type_k: str = "f16"
-    type_v: str = "f16"
-    n_threads: int = 1
-    n_threads_batch: int = 1
-    fusion: bool = True  # the same bits either way
-
-    def __post_init__(self) -> None:
-        for name in ("n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_threads", "n_threads_batch"):
-            if getattr(self, name) < 1:
-                raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("type_k", "type_v"):
-            if getattr(self, name) not in CACHE_TYPES:
-                raise UsageError(
-                    f"{name} must be one of {', '.join(CACHE_TYPES)}, not '{getattr(self, name)}'"
-                )
-
-
-@dataclass(frozen=True, slots=True)
-class Parts:
-    """What a model brings to its contexts. `devices` are those besides the CPU, by priority;
-    `layer_device[il]` names where layer il, and so its cache, lives."""
-
-    arch: Architecture
-    hp: HParams
-    weights: Mapping[str, Tensor]
-    devices: Sequence[Device]
-    layer_device: Sequence[str]
+__all__ = ["Context", "ContextParams", "Parts"]
 
 
 @dataclass(slots=True)
@@ -104,7 +66,8 @@ class Context(Closing):
         self.params = params
         self.counters = Counters()
         self._weights = parts.weights
-        self._cpu = CpuDevice(max(params.n_threads, params.n_threads_batch))
+        self._cpu = parts.cpu(max(params.n_threads, params.n_threads_batch))
+        self._room = parts.room
         by_name: dict[str, Device] = {d.name: d for d in (*parts.devices, self._cpu)}
         shape = parts.arch.cache(parts.hp)
         self._n_head_kv = {n for n in shape.n_head_kv if n}
@@ -123,7 +86,7 @@ class Context(Closing):
         self._closed = False
         self._n_outputs = 0
         try:
-            self._reserve(params.n_seq_max)
+            self.reserve(params.n_seq_max)
             self._pool = self._cpu.pool  # now, so that `abort` finds it at any time
         except BaseException:
             self.close()
@@ -178,7 +141,7 @@ class Context(Closing):
         check(batch, self, self.memory.twins, 0 if places is None else places.ne[1])
         n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
-            self._reserve(n_outputs)
+            self.reserve(n_outputs)
         out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
         for ubatch in split(batch, self._n_ubatch, "whole" if batch.encodes else self.memory.cut):
             out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
@@ -264,6 +227,11 @@ class Context(Closing):
     # Sizes and checks.
 
     @property
+    def n_outputs(self) -> int:
+        """Rows of logits that a graph has room for."""
+        return self._n_outputs
+
+    @property
     def _n_ubatch(self) -> int:
         return min(self.params.n_ubatch, self.params.n_batch, self.params.n_ctx)
 
@@ -282,18 +250,35 @@ class Context(Closing):
         sizes = self.memory.worst_sizes(n_tokens, n_seqs)
         return GraphKey(n_tokens, n_outputs, sizes, self.arch.gives)
 
-    def _reserve(self, n_outputs: int) -> None:
+    def reserve(self, n_outputs: int) -> None:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
         that nothing is opened later. Grows with the outputs asked for."""
         self._built = None
+        for key in self.worst(n_outputs):
+            self._cpu.n_threads = self._threads_for(key)
+            self._sched.reserve(self._fuse(self._graph(key).cgraph))
+        before, self._n_outputs = self._n_outputs, n_outputs
+        try:
+            self._room(self)
+        except BaseException:
+            self._n_outputs = before
+            raise
+
+    def worst(self, n_outputs: int) -> list[GraphKey]:
+        """The graphs that take the most memory."""
         sizes = dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut()))
         keys = [self._worst(n, min(n_outputs, n)) for n in sizes]
         if self.hp.stacks.n_dec:
             keys.append(encoding(self._worst(self._n_ubatch, 0)))
-        for key in keys:
-            self._cpu.n_threads = self._threads_for(key)
-            self._sched.reserve(self._fuse(self._graph(key).cgraph))
-        self._n_outputs = n_outputs
+        return keys
+
+    def scratch_bytes(self, n_outputs: int) -> int:
+        """What the CPU's threads take besides, in the worst graphs."""
+        found = [0]
+        for key in self.worst(n_outputs):
+            programs = self._build(key).compiled.programs[0]
+            found += [p.scratch_bytes for p in programs if isinstance(p, CpuProgram)]
+        return max(found)
 
     def _n_cut(self) -> Iterator[int]:
         """Tokens of small ubatches that may take more memory than the largest: over a long context

@@ -5,27 +5,25 @@ from __future__ import annotations
 import os
 import weakref
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
-from typing import Any, Self
+from typing import Self
 
 from llamapy.base.closing import Closing
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import MemoryBudgetError, UsageError
 from llamapy.base.log import log
+from llamapy.base.memory import available_bytes
 from llamapy.base.threads import default_threads
 from llamapy.devices.cpu import CpuDevice
 from llamapy.graph.device import Device
 from llamapy.graph.tensor import Tensor
-from llamapy.loader.hparams import HParams
-from llamapy.loader.mapped import CPU_MAPPED
-from llamapy.loader.place import CPU, DeviceInfo, Placement, place
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, give_back, repack, replaceable
-from llamapy.loader.spec import Matched, match
 from llamapy.loader.splits import ModelFiles, open_model
-from llamapy.loader.unread import refuse_unread
 from llamapy.loader.weights import Weights, load_weights
-from llamapy.models import registry
+from llamapy.runtime import room
 from llamapy.runtime.context import Context, ContextParams, Parts
+from llamapy.runtime.layout import Layout, lay_out
 from llamapy.tokenize import Tokenizer
 from llamapy.tokenize import load as load_tokenizer
 
@@ -37,9 +35,6 @@ def silent(what: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
-DEFAULT_CTX = 4096  # at most this when nobody asks for a size, and never more than the model's
-
-
 class Engine(Closing):
     """An opened model. `gguf` is the file (or the shards as one), `hparams` its shape, `placement`
     where its weights lie, `warnings` what the user should know. Close it after its contexts."""
@@ -47,22 +42,18 @@ class Engine(Closing):
     def __init__(
         self,
         files: ModelFiles,
-        arch: registry.Architecture,
-        hparams: HParams,
-        matched: Matched,
-        placement: Placement,
+        laid: Layout,
         weights: Weights,
         devices: Sequence[Device],
     ) -> None:
         self.gguf = files
-        self.arch = arch
-        self.hparams = hparams
-        self.placement = placement
+        self.arch, self.hparams, self.placement = laid.arch, laid.hparams, laid.placement
         self.weights = weights
         self.devices = list(devices)
-        self.warnings: list[str] = [*placement.notes, *weights.notes]
+        self.warnings: list[str] = [*laid.notes, *weights.notes]
         self.repacked = Repacked("off")
-        self._matched = matched
+        self._matched = laid.matched
+        self._overcommit = False
         self._n_threads: int | None = None
         self._locked = False
         self._pre: str | None = None
@@ -83,6 +74,7 @@ class Engine(Closing):
         lenient: bool = False,
         repack: str | None = None,
         n_threads: int | None = None,
+        overcommit: bool = False,
         progress: Progress = silent,
     ) -> Self:
         """Open a GGUF (any shard of a split one, or a folder with one model) and map or copy its
@@ -90,14 +82,23 @@ class Engine(Closing):
         wrong with the file (`lenient` lets an unknown pre-tokenizer and unknown tensors pass, with
         a warning), UsageError for a flag that names what is not there. `repack`: see
         loader/repack.py, None: as LLAMAPY_REPACK says; `n_threads` do it, now if it is 'on', when
-        `will_generate` says that it pays if 'auto'."""
+        `will_generate` says that it pays if 'auto'. `overcommit`: go on where memory is short (see
+        runtime/room.py) instead of raising MemoryBudgetError."""
         flags = place_flags or PlaceFlags(
             n_gpu_layers=n_gpu_layers, overrides=tuple(override_tensor)
         )
         others = list(devices or ())
         files = open_model(path)
         out = cls.of_files(
-            files, flags, others, load_mode, progress, repack, n_threads, lenient=lenient
+            files,
+            flags,
+            others,
+            load_mode,
+            progress,
+            repack,
+            n_threads,
+            lenient=lenient,
+            overcommit=overcommit,
         )
         out._pre = pre
         return out
@@ -114,29 +115,27 @@ class Engine(Closing):
         n_threads: int | None = None,
         *,
         lenient: bool = False,
+        overcommit: bool = False,
     ) -> Self:
         """As `open`, of files that are open already and now belong to the engine."""
         try:
             asked = Repacked(asked_for(repack))
-            arch = registry.find(files.get_str("general.architecture"), files.path)
-            hparams = registry.shape_of(arch, files)
-            matched = match(files, arch.tensors(hparams, files.tensors.__contains__))
-            said = refuse_unread(files, hparams, matched.unused, arch.unread, lenient=lenient)
-            infos = _describe(others, mapped=load_mode.startswith("mmap"))
-            placement = place(matched.to_place(), hparams.n_layer, flags, infos)
+            laid = lay_out(files, flags, others, load_mode, lenient=lenient)
+            if not overcommit:
+                room.check_copies(files, laid, load_mode)
             weights = load_weights(
                 files,
-                matched,
-                placement,
+                laid.matched,
+                laid.placement,
                 [*others, CpuDevice()],
                 mode=load_mode,
                 progress=partial(progress, LOADING),
-                apart=() if asked.asked == "off" else replaceable(matched),
+                apart=() if asked.asked == "off" else replaceable(laid.matched),
             )
-            out = cls(files, arch, hparams, matched, placement, weights, others)
+            out = cls(files, laid, weights, others)
+            out._overcommit = overcommit
             out.repacked = asked
             out._n_threads, out._lenient = n_threads, lenient
-            out.warnings += [said] if said else []
             out._locked = load_mode.endswith("+mlock")
             if asked.asked == "on":
                 out._repack(progress=progress)
@@ -173,6 +172,8 @@ class Engine(Closing):
                 interrupted,
                 partial(progress, REPACKING),
                 locked=self._locked,
+                promised=sum(sum(c.buffer_bytes().values()) for c in self._contexts),
+                overcommit=self._overcommit,
             )
         finally:
             device.close()
@@ -203,13 +204,9 @@ class Engine(Closing):
         """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
         model's training context; None: that, but at most 4096). `n_ctx_seq`: of the context that
         each sequence is to be computed in as if alone; 0: all of it."""
-        train = self.hparams.n_ctx_train
-        if n_ctx is None:
-            n_ctx = min(train, DEFAULT_CTX)
-        if n_threads is None:
-            n_threads = default_threads().n
-        params = ContextParams(
-            n_ctx=n_ctx or train,
+        params = ContextParams.of(
+            self.hparams.n_ctx_train,
+            n_ctx=n_ctx,
             n_batch=n_batch,
             n_ubatch=n_ubatch,
             n_seq_max=n_seq_max,
@@ -217,19 +214,32 @@ class Engine(Closing):
             type_k=type_k,
             type_v=type_v,
             n_threads=n_threads,
-            n_threads_batch=n_threads if n_threads_batch is None else n_threads_batch,
+            n_threads_batch=n_threads_batch,
             fusion=fusion,
         )
         if not self.weights:
             raise UsageError("the model is closed")
-        made = Context(self._parts(), params)
+        try:
+            made = Context(self._parts(), params)
+        except room.NotEnough:
+            raise
+        except MemoryBudgetError as e:  # the system refused
+            more = (params.n_seq_max, self._in_place(), available_bytes() or 0)
+            raise room.not_enough(self._parts(), params, *more) from e
         self._contexts.add(made)
         return made
 
     def _parts(self) -> Parts:
         weights: dict[str, Tensor] = self.weights.tensors
         layers = self.placement.layer_device
-        return Parts(self.arch, self.hparams, weights, self.devices, layers)
+        parts = Parts(self.arch, self.hparams, weights, self.devices, layers)
+        return parts if self._overcommit else replace(parts, room=self._check_room)
+
+    def _check_room(self, context: Context) -> None:
+        room.check_context(context, self._in_place(), self._parts)
+
+    def _in_place(self) -> int:
+        return self.weights.in_place_bytes(self.gguf)
 
     def close(self) -> None:
         """Close the contexts still open, free the weights, unmap the file. Twice is fine."""
@@ -237,16 +247,3 @@ class Engine(Closing):
             context.close()
         self.weights.close()
         self.gguf.close()
-
-
-def _describe(devices: Sequence[Device], *, mapped: bool) -> list[DeviceInfo]:
-    """The devices as placement sees them, the CPU last."""
-    infos: list[DeviceInfo] = []
-    for device in devices:
-        free, total = device.memory()
-        infos.append(DeviceInfo(device.name, tuple(device.buffer_types()), free, total))
-    cpu: Any = CpuDevice()
-    free, total = cpu.memory()
-    host = tuple(cpu.buffer_types())
-    bufts = (CPU_MAPPED, *host) if mapped else host
-    return [*infos, DeviceInfo(CPU, bufts, free, total)]

@@ -86,15 +86,31 @@ def test_auto_waits_until_it_pays() -> None:
 
 
 def test_auto_leaves_half_of_the_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(repack, "available_bytes", lambda: 1 << 20)
+    monkeypatch.setattr(repack, "available_bytes", lambda: 2 << 20)
     with opened("Q8_0", "auto") as made:
         made.will_generate(1000)
         assert made.repacked.n_tensors == 0
         (reason,) = made.repacked.kept
-        assert reason.endswith("bytes are more than half of the 1048576 available")
+        assert reason.endswith("bytes are more than half of the 2097152 available")
         assert logits(made)
     with opened("Q8_0", "on") as made:
         assert made.repacked.n_tensors == 15
+    monkeypatch.setattr(repack, "available_bytes", lambda: 1 << 20)
+    with pytest.raises(MemoryBudgetError, match="--repack on: no memory for [0-9]+ bytes"):
+        opened("Q8_0", "on")
+
+
+def test_what_contexts_are_going_to_use_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    with opened("Q8_0", "on") as made:
+        n_bytes = made.repacked.n_bytes
+    for less, n_tensors in ((0, 15), (1, 0)):
+        with opened("Q8_0", "auto") as made, made.context(n_ctx=1024) as ctx:
+            promised = sum(ctx.buffer_bytes().values())
+            monkeypatch.setattr(
+                repack, "available_bytes", lambda n=promised + 2 * n_bytes - less: n
+            )
+            made.will_generate(1000)
+            assert made.repacked.n_tensors == n_tensors
 
 
 def test_plain_c_gains_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,11 @@ class CpuProgram:
             plan.nodes, plan.slots, self._scratch_bytes, self._n_threads, plan.names
         )
 
+    @property
+    def scratch_bytes(self) -> int:
+        """Of all threads together, besides what the plan names."""
+        return self._scratch_bytes * self._n_threads
+
     def records(self) -> list[tuple[npt.NDArray[Any], Callable[[], None]]]:
         """Each record (as an array of one) with a function that computes it alone, first none at
         all. In order they do what `run` does."""
