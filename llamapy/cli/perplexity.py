@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json as jsonlib
-from contextlib import nullcontext
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,104 +15,230 @@ from llamapy.cli import options, streams
 from llamapy.cli.progress import Progress
 
 if TYPE_CHECKING:
-    from llamapy.app.chunks import ChunkFile
-    from llamapy.app.perplexity import Estimate, Perplexity, PerplexitySettings, Windows
+    from llamapy.app.evaluate.base import Base
+    from llamapy.app.evaluate.divergence import Divergence
+    from llamapy.app.evaluate.ledger import Ledger
+    from llamapy.app.evaluate.perplexity import Chunk, Estimate, Perplexity, Witness
+    from llamapy.app.evaluate.windows import PerplexitySettings, Windows
 
-File = Annotated[
-    str | None, typer.Option("-f", "--file", metavar="FILE", help="The text; -: stdin.")
-]
-Chunks = Annotated[
-    int, typer.Option("--chunks", metavar="N", help="At most so many windows; -1: all.")
-]
-Stride = Annotated[
-    int,
-    typer.Option(
-        "--stride", "--ppl-stride", metavar="N", min=0, help="A window every N tokens; 0: apart."
-    ),
-]
-Parallel = Annotated[
-    int | None,
-    typer.Option(
-        "-np", "--parallel", metavar="N", min=1, help="Windows at a time. Default: what -b holds."
-    ),
-]
-ChunksOut = Annotated[
-    str | None, typer.Option("--chunks-out", metavar="FILE", help="A JSON line per window.")
-]
-Resume = Annotated[
-    bool, typer.Option("--resume", help="Go on after the windows in --chunks-out FILE.")
-]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextOptions:
+    """What is scored, and how it is cut."""
+
+    file: Annotated[
+        str | None, typer.Option("-f", "--file", metavar="FILE", help="The text; -: stdin.")
+    ] = None
+    method: Annotated[
+        str | None, typer.Option("--method", metavar="NAME", help="[llamacpp] or hf: see docs.")
+    ] = None
+    chunks: Annotated[
+        int, typer.Option("--chunks", metavar="N", help="At most so many windows; -1: all.")
+    ] = -1
+    stride: Annotated[
+        int | None,
+        typer.Option(
+            "--stride", "--ppl-stride", metavar="N", min=0, help="A window every N tokens."
+        ),
+    ] = None
+    kl_base: Annotated[
+        str | None,
+        typer.Option("--kl-base", metavar="FILE", help="Write what the model says, as a base."),
+    ] = None
+    kl: Annotated[
+        str | None,
+        typer.Option("--kl", metavar="FILE", help="Compare with a base; its text is the text."),
+    ] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepOptions:
+    """How many windows are computed together, and what is kept of them."""
+
+    parallel: Annotated[
+        int | None,
+        typer.Option("-np", "--parallel", metavar="N", min=1, help="At a time; else what -b holds"),
+    ] = None
+    chunks_out: Annotated[
+        str | None, typer.Option("--chunks-out", metavar="FILE", help="A JSON line per window.")
+    ] = None
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on after the windows in --chunks-out FILE.")
+    ] = False
+    output: options.Output = None
+    json: options.Json = False
+    verbose: options.Verbose = 0
+    strict: options.Strict = False
 
 
 def command(
     model: options.ModelOptions,
     context: options.ContextOptions,
-    file: File = None,
-    chunks: Chunks = -1,
-    stride: Stride = 0,
-    parallel: Parallel = None,
-    chunks_out: ChunksOut = None,
-    resume: Resume = False,
-    output: options.Output = None,
-    json: options.Json = False,
-    verbose: options.Verbose = 0,
-    strict: options.Strict = False,
+    text: TextOptions,
+    keep: KeepOptions,
 ) -> None:
-    """Perplexity of a text, by the method and to the numbers of llama-perplexity."""
-    options.begin(verbose=verbose, json=json, strict=strict)
-    if file is None:
-        raise UsageError("of which text? give -f FILE (or -f - for stdin)")
-    if resume and chunks_out is None:
-        raise UsageError("--resume needs --chunks-out FILE, the windows done so far")
-    if chunks == 0 or chunks < -1:
-        raise UsageError(f"--chunks {chunks}: a number of windows, or -1 for all")
-    text = streams.read_stdin() if file == "-" else streams.read_file(file)
+    """Perplexity of a text, by the methods and to the numbers of llama-perplexity or Hugging Face;
+    divergence of a model from another."""
+    options.begin(verbose=keep.verbose, json=keep.json, strict=keep.strict)
+    _check(text, keep)
+    raw = None
+    if text.file is not None:
+        raw = streams.read_stdin() if text.file == "-" else streams.read_file(text.file)
     with options.open_model(model, threads=context.threads) as opened:
-        answer = _measure(
-            opened, text, _settings(context, chunks, stride, parallel), chunks_out, resume
+        answer = _Measurement(opened, context, text, keep).answer(raw)
+    with streams.answer_to(keep.output) as out:
+        out.write((jsonlib.dumps(answer) if keep.json else _text(answer)) + "\n")
+
+
+def _check(text: TextOptions, keep: KeepOptions) -> None:
+    if text.file is None and text.kl is None:
+        raise UsageError("of which text? give -f FILE (or -f - for stdin)")
+    if text.method not in (None, "llamacpp", "hf"):
+        raise UsageError(f"--method {text.method}: llamacpp or hf")
+    if keep.resume and keep.chunks_out is None:
+        raise UsageError("--resume needs --chunks-out FILE, the windows done so far")
+    if text.kl_base is not None and (keep.resume or text.kl is not None):
+        other = "--resume" if keep.resume else "--kl"
+        raise UsageError(f"--kl-base writes every window, and cannot go with {other}")
+    if text.chunks == 0 or text.chunks < -1:
+        raise UsageError(f"--chunks {text.chunks}: a number of windows, or -1 for all")
+
+
+class _Measurement:
+    """One run over a text."""
+
+    def __init__(
+        self, model: Any, context: options.ContextOptions, text: TextOptions, keep: KeepOptions
+    ) -> None:
+        self.model, self.context, self.text, self.keep = model, context, text, keep
+
+    def answer(self, raw: bytes | None) -> dict[str, Any]:
+        from llamapy.app.evaluate.base import Base
+
+        with ExitStack() as stack:
+            base = None
+            if self.text.kl is not None:
+                base = stack.enter_context(Base(self.text.kl, self.model))
+            s, w = self._windows(raw, base)
+            return self._run(stack, s, w, base)
+
+    def _windows(self, raw: bytes | None, base: Base | None) -> tuple[PerplexitySettings, Windows]:
+        from llamapy.app.evaluate.windows import text_ids, windows
+
+        ids = None if raw is None else text_ids(self.model.tokenizer, raw)
+        if base is None:
+            assert ids is not None
+            s = self._settings()
+            return s, windows(self.model, ids, s)
+        if ids is not None and ids.tolist() != base.w.tokens.tolist():
+            raise UsageError(f"{self.text.kl}: a base of another text (its tokens differ)")
+        for name, given, theirs in (
+            ("-c", self.context.ctx_size, base.w.size),
+            ("--stride", self.text.stride, base.w.step),
+            ("--method", self.text.method, base.w.method),
+        ):
+            if given is not None and given != theirs:
+                raise UsageError(f"{name} {given}: the base was made with {theirs}")
+        s = replace(self._settings(), n_ctx=base.w.size)
+        return s, base.w if s.n_chunks is None else replace(base.w, n=min(base.w.n, s.n_chunks))
+
+    def _settings(self) -> PerplexitySettings:
+        from llamapy.app.evaluate.windows import DEFAULT_CTX, PerplexitySettings
+
+        return PerplexitySettings(
+            **self.context.settings(n_ctx=DEFAULT_CTX),
+            method=self.text.method or "llamacpp",
+            n_chunks=None if self.text.chunks < 0 else self.text.chunks,
+            stride=self.text.stride or 0,
+            n_parallel=self.keep.parallel,
         )
-    with streams.answer_to(output) as out:
-        out.write((jsonlib.dumps(answer) if json else _text(answer)) + "\n")
 
+    def _run(
+        self, stack: ExitStack, s: PerplexitySettings, w: Windows, base: Base | None
+    ) -> dict[str, Any]:
+        from llamapy.app.evaluate.divergence import Divergence
+        from llamapy.app.evaluate.ledger import chunk_parser, ledger
+        from llamapy.app.evaluate.perplexity import Estimate, Perplexity
+        from llamapy.app.evaluate.windows import identity
 
-def _settings(
-    context: options.ContextOptions, chunks: int, stride: int, parallel: int | None
-) -> PerplexitySettings:
-    from llamapy.app.perplexity import DEFAULT_CTX, PerplexitySettings
-
-    return PerplexitySettings(
-        **context.settings(n_ctx=DEFAULT_CTX),
-        n_chunks=None if chunks < 0 else chunks,
-        stride=stride,
-        n_parallel=parallel,
-    )
-
-
-def _measure(
-    model: Any, text: bytes, s: PerplexitySettings, chunks_out: str | None, resume: bool
-) -> dict[str, Any]:
-    from llamapy.app.chunks import chunk_file
-    from llamapy.app.perplexity import Estimate, Perplexity, identity, text_ids, windows
-
-    w = windows(model, text_ids(model.tokenizer, text), s)
-    about = identity(model, w, s)
-    run, estimate = Perplexity(model, w, s), Estimate()
-    opened = nullcontext() if chunks_out is None else chunk_file(chunks_out, about, resume=resume)
-    with opened as lines:
+        about = identity(self.model, w, s) | ({} if base is None else {"base": base.about})
+        lines = None
+        if self.keep.chunks_out is not None:
+            parse = chunk_parser(w, base is not None)
+            opened = ledger(self.keep.chunks_out, about, parse, resume=self.keep.resume)
+            lines = stack.enter_context(opened)
+        run = Perplexity(self.model, w, s, self._witness(stack, w, about, base))
+        total = _Totals(Estimate(), None if base is None else Divergence(), lines)
         done = lines.done[: w.n] if lines else []
         for chunk in done:
-            estimate.add(chunk)
-        _run(run, estimate, len(done), lines)
+            total.add(chunk)
+        _run(run, total, len(done))
+        first = {"schema_version": 1, "command": "perplexity"}
+        return first | about | total.result() | _circumstances(run, len(done))
+
+    def _witness(
+        self, stack: ExitStack, w: Windows, about: dict[str, Any], base: Base | None
+    ) -> Witness | None:
+        from llamapy.app.evaluate.base import BaseWriter
+        from llamapy.base.atomic import atomic_write
+
+        path = self.text.kl_base
+        if path is None:
+            return base
+        return BaseWriter(stack.enter_context(atomic_write(path)), path, self.model, w, about)
+
+
+@dataclass(slots=True)
+class _Totals:
+    """What the windows say together. `lines`: where each is written."""
+
+    estimate: Estimate
+    divergence: Divergence | None
+    lines: Ledger[Chunk] | None
+
+    def add(self, chunk: Chunk) -> None:
+        self.estimate.add(chunk)
+        if self.divergence:
+            self.divergence.add(chunk)
+
+    def take(self, chunk: Chunk) -> None:
+        """A window that is new."""
+        from llamapy.app.evaluate.ledger import chunk_fields
+
+        self.add(chunk)
+        if self.lines:
+            self.lines.write(chunk_fields(chunk, self.estimate.ppl))
+        words = f"[{chunk.index + 1}]{self.estimate.ppl:.4f}"
+        if self.divergence:
+            kl, ln = (self.divergence.so_far()[name] for name in ("kl", "ln_ratio"))
+            words += f" ln(PPL/base) {_spread(ln, 5)} KL {_spread(kl, 5)}"
+        log.info(words)
+
+    def result(self) -> dict[str, Any]:
+        e = self.estimate
+        out = {"ppl": e.ppl, "ppl_error": e.error, "nll": e.nll / e.n, "n_scored": e.n}
+        return out | ({"divergence": self.divergence.block()} if self.divergence else {})
+
+
+def _run(run: Perplexity, total: _Totals, start: int) -> None:
+    """The windows from `start` on, shown, written and added up."""
+    from llamapy.app.evaluate.perplexity import Evaluated
+
+    w = run.w
+    before, tokens = 0, sum(w.span(i).n_evaluated for i in range(start, w.n))
+    with Progress("perplexity", "tokens", shown=not log.json) as progress:
+        for event in run.run(start):
+            if isinstance(event, Evaluated):
+                progress.update(before + event.done, tokens)
+                before += event.total if event.done == event.total else 0
+            else:
+                total.take(event)
+
+
+def _circumstances(run: Perplexity, n_resumed: int) -> dict[str, Any]:
     return {
-        "schema_version": 1,
-        "command": "perplexity",
-        **about,
-        "ppl": estimate.ppl,
-        "ppl_error": estimate.error,
-        "nll": estimate.nll / estimate.n,
-        "n_scored": estimate.n,
-        "n_chunks": w.n,
-        "n_resumed": len(done),
+        "n_chunks": run.w.n,
+        "n_resumed": n_resumed,
         "n_parallel": run.n_parallel,
         "isa": run.isa or None,
         "threads": run.n_threads,
@@ -120,25 +247,44 @@ def _measure(
     }
 
 
-def _run(run: Perplexity, estimate: Estimate, start: int, lines: ChunkFile | None) -> None:
-    """The windows from `start` on, shown, written and added up."""
-    from llamapy.app.perplexity import Evaluated
-
-    w: Windows = run.w
-    before, total = 0, (w.n - start) * (w.size - 1)
-    with Progress("perplexity", "tokens", shown=not log.json) as progress:
-        for event in run.run(start):
-            if isinstance(event, Evaluated):
-                progress.update(before + event.done, total)
-                before += event.total if event.done == event.total else 0
-                continue
-            estimate.add(event)
-            if lines:
-                lines.write(event, estimate.ppl)
-            log.info(f"[{event.index + 1}]{estimate.ppl:.4f}")
-
-
 def _text(answer: dict[str, Any]) -> str:
     error = answer["ppl_error"]
     spread = "no error: the variance is not positive" if error is None else f"+/- {error:.5f}"
-    return f"Final estimate: PPL = {answer['ppl']:.4f} {spread}"
+    out = f"Final estimate: PPL = {answer['ppl']:.4f} {spread}"
+    return out + ("\n" + _block(answer["divergence"]) if "divergence" in answer else "")
+
+
+def _block(d: dict[str, Any]) -> str:
+    """The statistics of two models, a line each."""
+    r = d["correlation"]
+    rows = [
+        ("Mean PPL(Q)", _spread(d["ppl"], 6)),
+        ("Mean PPL(base)", _spread(d["ppl_base"], 6)),
+        ("Cor(ln(PPL(Q)), ln(PPL(base)))", "none" if r is None else f"{100 * r:6.2f}%"),
+        ("Mean ln(PPL(Q)/PPL(base))", _spread(d["ln_ratio"], 6)),
+        ("Mean PPL(Q)/PPL(base)", _spread(d["ratio"], 6)),
+        ("Mean PPL(Q)-PPL(base)", _spread(d["difference"], 6)),
+        ("Mean KLD", _spread(d["kl"], 6)),
+        *((_point(name) + " KLD", f"{x:.6f}") for name, x in _points(d["kl"])),
+        ("Mean delta p", _spread(d["delta_p"], 3, percent=True)),
+        *((_point(name) + " delta p", f"{100 * x:.3f}%") for name, x in _points(d["delta_p"])),
+        ("RMS delta p", _spread(d["delta_p_rms"], 3, percent=True)),
+        ("Same top p", _spread(d["same_top"], 3, percent=True)),
+    ]
+    width = max(len(name) for name, _ in rows)
+    return "\n".join(f"{name:<{width}} : {value}" for name, value in rows)
+
+
+def _points(values: dict[str, Any]) -> list[tuple[str, float]]:
+    return [(name, x) for name, x in values.items() if name not in ("value", "error")]
+
+
+def _point(name: str) -> str:
+    names = {"max": "Maximum", "min": "Minimum", "p50": "Median"}
+    return names.get(name, f"{name[1:]}%")
+
+
+def _spread(value: dict[str, Any], digits: int, *, percent: bool = False) -> str:
+    scale, sign = (100, "%") if percent else (1, "")
+    error = "?" if value["error"] is None else f"{scale * value['error']:.{digits}f}"
+    return f"{scale * value['value']:.{digits}f} +/- {error}{sign}"

@@ -121,6 +121,7 @@ def _load(path: Path) -> Library:
 
 def _declare(dll: ctypes.CDLL) -> None:
     p, i64, i32 = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
+    f32, f64 = ctypes.c_float, ctypes.c_double
     signatures = {
         "lp_abi": (ctypes.c_uint32, ()),
         "lp_sizeof_node": (ctypes.c_uint64, ()),
@@ -135,6 +136,10 @@ def _declare(dll: ctypes.CDLL) -> None:
         "lp_sigint_watch": (i32, (p,)),
         "lp_sigint_unwatch": (None, ()),
         "lp_softmax_sums": (None, (p, i64, i64, p, p)),
+        "lp_row_tops": (None, (p, i64, i64, p, p)),
+        "lp_kept_most": (i64, (i64,)),
+        "lp_keep_row": (i64, (p, i64, f32, f64, f64, f64, i32, p)),
+        "lp_kept_against": (i64, (p, i64, p, i64, f32, p)),
     }
     for name, (result, arguments) in signatures.items():
         function = getattr(dll, name)

@@ -1,36 +1,11 @@
 /* What one row of logits says of one token, in a form that only a logarithm is missing from.
  *
  * Plain C that compilers make vectors of by themselves; no operation's result depends on how wide
- * they are. exp by its own series, without fma: |relative error| < 1e-7. */
-#include <string.h>
-
+ * they are. */
+#include "exp.h"
 #include "nll.h"
 
 enum { BLOCK = 256, LANES = 8 };
-
-static inline float exp_below_0(float x) /* x <= 0, or NaN, which stays one */
-{
-    const float round =
-        12582912.f; /* 1.5 * 2^23: adding it leaves a whole number in the low bits */
-    x = x < -87.f ? -87.f : x;
-    float t = x * 1.44269504f + round;
-    float k = t - round;
-    float r = (x - k * 0.693359375f) - k * -2.12194440e-4f; /* the first product is exact */
-    float p = 1.98412698e-4f;
-    p = p * r + 1.38888889e-3f;
-    p = p * r + 8.33333333e-3f;
-    p = p * r + 4.16666667e-2f;
-    p = p * r + 1.66666667e-1f;
-    p = p * r + 0.5f;
-    p = p * r + 1.f;
-    p = p * r + 1.f;
-    int32_t bits;
-    memcpy(&bits, &t, sizeof bits);
-    bits = (int32_t)((uint32_t)(bits - 0x4b400000 + 127) << 23);
-    float scale;
-    memcpy(&scale, &bits, sizeof scale);
-    return p * scale;
-}
 
 static float row_max(const float *x, int64_t n) {
     float m[16];
@@ -70,5 +45,14 @@ void lp_softmax_sums(const float *x, int64_t n, int64_t n_rows, double *sum, flo
     for (int64_t i = 0; i < n_rows; i++, x += n) {
         max[i] = row_max(x, n);
         sum[i] = sum_exp(x, n, max[i]);
+    }
+}
+
+void lp_row_tops(const float *x, int64_t n, int64_t n_rows, const float *max, int32_t *top) {
+    for (int64_t i = 0; i < n_rows; i++, x += n) {
+        int64_t at = 0;
+        while (at < n - 1 && x[at] != max[i])
+            at++;
+        top[i] = (int32_t)at;
     }
 }

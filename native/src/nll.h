@@ -6,4 +6,7 @@
  * order whatever the machine. NaN and +Inf in a row make its sum NaN. */
 LP_API void lp_softmax_sums(const float *x, int64_t n, int64_t n_rows, double *sum, float *max);
 
+/* Of each row: the first place where it is max[i]; the last place where it is nowhere. */
+LP_API void lp_row_tops(const float *x, int64_t n, int64_t n_rows, const float *max, int32_t *top);
+
 #endif

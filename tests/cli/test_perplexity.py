@@ -129,6 +129,12 @@ def test_no_bos_where_the_vocabulary_adds_none(use: Any, capfd: pytest.CaptureFi
     assert got["bos"] is None and got["n_tokens"] == 103 and got["n_chunks"] == 2
 
 
+def test_control_tokens_in_a_text_are_text(use: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    use()
+    Path("t.txt").write_bytes(b"<eos>" * 20)
+    assert answer(capfd)["n_tokens"] == 101
+
+
 def test_resume_gives_the_same_bits(use: Any, capfd: pytest.CaptureFixture[str]) -> None:
     use()
     whole = answer(capfd, "--chunks-out", "whole", "-np", "2")

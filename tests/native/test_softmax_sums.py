@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from llamapy.ffi.softmax import negative_log, sums
+from llamapy.ffi.softmax import Rows, Workers, negative_log
 
 
 @pytest.mark.parametrize("n_vocab", [1, 7, 16, 17, 255, 256, 257, 5000])
@@ -26,8 +26,15 @@ def test_against_float64(n_vocab: int, scale: float) -> None:
 
 def test_threads_do_not_matter() -> None:
     x = np.random.default_rng(1).normal(0, 4, (11, 1000)).astype(np.float32)
+    alone = Rows.of(x)
     with ThreadPoolExecutor(3) as pool:
-        assert sums(x, pool, 3) == sums(x)
+        many = Rows.of(x, Workers(pool, 3))
+    assert (many.log_sum, many.top.tolist()) == (alone.log_sum, alone.top.tolist())
+
+
+def test_tops_are_the_first_of_the_largest() -> None:
+    x = np.array([[1, 3, 3, 2], [5, 1, 1, 5], [0, 0, 0, 1]], np.float32)
+    assert Rows.of(x).tops().tolist() == [1, 0, 3]
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
