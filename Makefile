@@ -11,7 +11,7 @@ MODELS ?= demo
 PYTEST_ARGS ?= -n 2
 CROSS_CC ?= aarch64-linux-gnu-gcc
 
-.PHONY: help demo test test-native test-python native models lint fmt bench asan tsan arm size \
+.PHONY: help demo test test-native test-python native models lint fmt bench asan tsan arm size docs \
 	clean distclean
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -25,6 +25,7 @@ help:
 	@echo "make bench    kernel and end-to-end benchmarks"
 	@echo "make asan     C tests under AddressSanitizer and UBSan;  make tsan: under ThreadSanitizer"
 	@echo "make arm      cross-build for aarch64 (needs $(CROSS_CC))"
+	@echo "make docs     the generated pages of docs/, anew (a test compares them)"
 	@echo "make size     lines of code per folder against the budgets in pyproject.toml"
 	@echo "make clean    remove what was built;  make distclean: the virtual environment too"
 
@@ -92,6 +93,9 @@ arm:
 
 size: | $(PY)
 	@$(PY) .ci/size.py
+
+docs: $(VENV)/.dev native
+	@for d in docs/write_*.py; do PYTHONPATH=. $(PY) $$d || exit 1; done
 
 clean:
 	@$(MAKE) --no-print-directory -s -C native clean

@@ -98,8 +98,8 @@ class TestOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedOptions:
-    """Several sequences together, and whole runs: instead of the tests above, or beside them when
-    those are asked for."""
+    """Several sequences together, whole runs. Instead of tests of -p and -n, or beside them where
+    these are given."""
 
     npp: Annotated[
         Values, typer.Option("-npp", metavar="LIST", help="Batched: tokens of each prompt. [128]")

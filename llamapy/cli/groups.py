@@ -12,7 +12,8 @@ from typing import Any, get_type_hints
 
 
 def expand(command: Callable[..., Any]) -> Callable[..., Any]:
-    """`command` with every dataclass parameter replaced by its fields, as typer reads them."""
+    """`command` with every dataclass parameter replaced by its fields, as typer reads them. Its
+    `__groups__` are the docstrings and field names of those."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {
         n: hint for n, hint in hints.items() if dataclasses.is_dataclass(hint)
@@ -37,6 +38,10 @@ def expand(command: Callable[..., Any]) -> Callable[..., Any]:
     call.__name__, call.__doc__ = command.__name__, command.__doc__
     call.__annotations__ = {p.name: p.annotation for p in parameters.values()}
     call.__signature__ = inspect.Signature(list(parameters.values()))  # type: ignore[attr-defined]
+    call.__groups__ = [  # type: ignore[attr-defined]
+        (group.__doc__ or "", [f.name for f in dataclasses.fields(group)])
+        for group in groups.values()
+    ]
     return call
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import llamapy
@@ -36,6 +36,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("bench", "llamapy.cli.bench", "tokens per second, and how much of the machine that is"),
     Row("pull", "llamapy.cli.pull", "fetch a model into the cache"),
     Row("doctor", "llamapy.cli.doctor", "what this machine offers and what was chosen"),
+    Row("completion", "llamapy.cli.completion", "a script that completes the command line"),
 )
 
 INTERRUPTED = 130
@@ -102,12 +103,13 @@ def _call(row: Row, args: list[str]) -> int:
 
     import typer
 
+    from llamapy.cli import pages
     from llamapy.cli.argv import normalise
-    from llamapy.cli.groups import expand
 
     for flag in environment.FLAGS:
         getattr(environment, flag.kind)(flag.name)  # a bad value is refused before any work
-    parser = _parser(expand(import_module(row.module).command))
+    parser = pages.parser_of(import_module(row.module).command)
+    parser.get_help = lambda context: pages.text(pages.page_of(row.name, row.module)).rstrip()
     flags, positionals = _declared(parser)
     plain = normalise(args, flags, positionals=positionals)
     try:
@@ -122,15 +124,6 @@ def _call(row: Row, args: list[str]) -> int:
         message = " ".join(e.format_message().split())
         raise UsageError(f"{message} (llamapy {row.name} --help)") from None
     return result if isinstance(result, int) else 0
-
-
-def _parser(command: Callable[..., Any]) -> Any:
-    import typer
-
-    app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
-    names = {"help_option_names": ["-h", "--help"]}
-    app.command(context_settings=names)(command)
-    return typer.main.get_command(app)
 
 
 def _declared(parser: Any) -> tuple[list[Any], bool]:

@@ -23,6 +23,8 @@ Text = str | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SamplingOptions:
+    """How tokens are chosen. What is not given is as the file says, else as stated here."""
+
     samplers: Annotated[
         Text, _flag("--samplers", metavar="A;B", help="Chain of samplers, in order.")
     ] = None
