@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as jsonlib
 from typing import Annotated
 
 import typer
@@ -40,5 +41,8 @@ def command(
         sizes = context.settings() | {"n_ctx": context.ctx_size or min(train, 4096)}
         with opened.context(**sizes) as ctx:
             text = ctx.dump_graph(kind=kind, format=format)
+    if format == "json":
+        head = {"schema_version": 1, "command": "graph"}
+        text = jsonlib.dumps({**head, **jsonlib.loads(text)})
     with streams.answer_to(output) as out:
         out.write(text.rstrip("\n") + "\n")

@@ -53,7 +53,8 @@ def _list_archs(file: str, json: bool) -> None:
     rows = table()
     with answer_to(None) as out:
         if json:
-            out.write(jsonlib.dumps({"schema_version": 1, "architectures": rows}) + "\n")
+            found = {"schema_version": 1, "command": "inspect", "architectures": rows}
+            out.write(jsonlib.dumps(found) + "\n")
             return
         for row in rows:
             out.write(f"{row['name']:<18}{row['cache']:<24}{row['what']}\n")
