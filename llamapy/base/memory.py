@@ -33,6 +33,15 @@ def available_bytes(root: Path = Path("/")) -> int | None:
     return min(rest, default=None)
 
 
+def own_bytes(root: Path = Path("/")) -> int:
+    """What this process has taken of that itself, by now."""
+    for line in cgroup.text(root / "proc/self/status").splitlines():
+        name, _, rest = line.partition(":")
+        if name == "RssAnon" and rest.split():
+            return int(rest.split()[0]) * 1024
+    return 0
+
+
 def cgroup_limit(root: Path = Path("/")) -> int | None:
     """The least memory limit of this process's cgroups (v1 or v2) and their parents."""
     texts = [cgroup.text(folder / limit_name) for folder, (limit_name, _) in _groups(root)]

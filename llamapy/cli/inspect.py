@@ -10,6 +10,7 @@ import typer
 
 from llamapy.app.inspect import inspect
 from llamapy.base.errors import FileError, UsageError
+from llamapy.base.memory import in_units
 from llamapy.cli import options
 from llamapy.cli.streams import answer_to
 
@@ -87,14 +88,14 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def summary(f: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    yield "file", f"{f['path']} ({_bytes(f['size_bytes'])}, GGUF version {f['version']})"
+    yield "file", f"{f['path']} ({in_units(f['size_bytes'])}, GGUF version {f['version']})"
     yield "name", f["name"]
     yield "architecture", f["architecture"]
     if f["n_tensors"]:
         yield "parameters", f"{_count(f['n_parameters'])} in {f['n_tensors']} tensors"
         mostly = f", mostly {f['file_type']}" if f["file_type"] else ""
         bits = f["bits_per_weight"] or 0.0
-        yield "weights", f"{_bytes(f['weight_bytes'])}, {bits:.2f} bits per weight{mostly}"
+        yield "weights", f"{in_units(f['weight_bytes'])}, {bits:.2f} bits per weight{mostly}"
     yield "layers", _known(f, n_layer="")
     yield "embedding", _known(f, n_embd="", n_ff="feed-forward")
     sizes = {"n_embd_head_k": "K size", "n_embd_head_v": "V size"}
@@ -167,13 +168,6 @@ def _item(value: Any) -> str:
 def _printable(s: Any) -> str:
     """Nothing that a terminal would obey."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(s))
-
-
-def _bytes(n: int) -> str:
-    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if n >= size:
-            return f"{n / size:.1f} {unit}"
-    return f"{n} bytes"
 
 
 def _count(n: int) -> str:

@@ -10,7 +10,7 @@ less, hence WORTH_STEPS). The file's pages are given back.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import accumulate
 from typing import Any, Protocol
@@ -105,7 +105,7 @@ def repack(
     `overcommit`, when it is not available). `promised` bytes of what is available are for others,
     who have not touched them yet. `progress(done, total)` counts bytes."""
     out = Repacked(choice, tried=True)
-    chosen = list(_candidates(weights, matched, device, out))
+    chosen = list(candidates(weights, matched, device, out))
     n_bytes = sum(t.n_bytes for t in chosen)
     missed = None
     if choice == "auto":
@@ -188,8 +188,8 @@ def give_back(weights: Weights, matched: Matched, files: ModelFiles) -> None:
             weights.back_to_file(info, files)
 
 
-def _candidates(
-    weights: Weights, matched: Matched, device: Repacker, out: Repacked
+def candidates(
+    weights: Mapping[str, Tensor], matched: Matched, device: Repacker, out: Repacked
 ) -> Iterable[Tensor]:
     names = read_by_products(matched)
     experts = {s.name for s, _ in matched.found.values() if s.op == "mul_mat_id"}

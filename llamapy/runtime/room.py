@@ -36,7 +36,9 @@ class NotEnough(MemoryBudgetError):
     """Said with the remedy."""
 
 
-class _Unopened(NullBuffer):
+class Unopened(NullBuffer):
+    """A buffer as a plan names it."""
+
     address = 0
 
 
@@ -44,7 +46,7 @@ class SizingCpu(CpuDevice):
     """The CPU, but that it opens no memory and starts no threads."""
 
     def alloc(self, buft: BufferType, n_bytes: int, usage: str) -> Any:
-        return _Unopened([], buft, n_bytes, usage)
+        return Unopened([], buft, n_bytes, usage)
 
     @property
     def pool(self) -> Any:

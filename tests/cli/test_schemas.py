@@ -142,6 +142,13 @@ def test_logits_and_graph(model: str, tmp_path: Path, capfd: pytest.CaptureFixtu
         check("graph", got)
 
 
+def test_plan(model: str, capfd: pytest.CaptureFixture[str]) -> None:
+    (got,) = lines(["plan", model, "--json", "-np", "2"], capfd)
+    check("plan", got)
+    (got,) = lines(["plan", model, "--json", "-c", "60000000", "-ctk", "f32"], capfd, 5)
+    check("plan", got)
+
+
 def test_embed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["[PAD]", "▁the", "▁cat"]
     path = str(random_encoders.write(tmp_path / "m.gguf", "bert", words=words, pooling="cls"))
