@@ -64,7 +64,8 @@ def read_tokens(path: Path) -> list[int]:
 def write_logits(
     model: Any, ids: list[int], out: BinaryIO, settings: LogitsSettings
 ) -> Iterator[Prefill | Written]:
-    """Write float32 `[n_tokens, n_vocab]` (`[1, n_vocab]` with `last`) to `out` in .npy format.
+    """Write float32 `[n_tokens, n_vocab]` (`[1, n_vocab]` with `last`) to `out` in .npy format. Of
+    a model with an encoder, which reads `ids`: of the token that every answer begins with.
 
     UsageError for no tokens or one outside the vocabulary, ContextError when they do not fit,
     NumericError for logits that are no numbers.
@@ -73,11 +74,15 @@ def write_logits(
     if not ids:
         raise UsageError("no tokens to evaluate")
     plan = fit(ids, n_predict=0, n_ctx=s.n_ctx, n_ctx_train=model.hparams.n_ctx_train)
-    shape = (1 if s.last else len(ids), model.hparams.n_vocab)
+    stacks = model.hparams.stacks
+    shape = (1 if s.last or stacks.n_dec else len(ids), model.hparams.n_vocab)
     header = {"descr": "<f4", "fortran_order": False, "shape": shape}
     np.lib.format.write_array_header_1_0(out, header)
     with model.context(**s.of_context(n_ctx=plan.n_ctx)) as ctx:
         with getattr(ctx, "interruptible", nullcontext)():
+            if stacks.n_dec:
+                ctx.encode(ids)
+                ids = [stacks.start]
             for at, chunk, rows in _rows(ctx, ids, min(s.n_ubatch, s.n_batch), s.last):
                 _check(rows, at)
                 out.write(np.ascontiguousarray(rows, "<f4").data)

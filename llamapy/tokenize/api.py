@@ -229,6 +229,10 @@ def load(keys: Keys, *, pre: str | None = None, lenient: bool = False) -> Tokeni
         from llamapy.tokenize.wpm import WordPiece
 
         made = WordPiece(keys)
+    elif kind == "t5":
+        from llamapy.tokenize.unigram import Unigram
+
+        made = Unigram(keys)
     elif kind in ("none", "test", "no_vocab"):
         why = f"this model's vocabulary has no text (tokenizer model '{kind}')"
         made = IdsOnly(kind, _ids_vocab(keys), why)

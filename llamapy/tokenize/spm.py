@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from llamapy.base.errors import FileError
-from llamapy.tokenize.api import Tokenizer
 from llamapy.tokenize.keys import Bytes, Keys, Strings
+from llamapy.tokenize.spaced import SPACE, Spaced
 from llamapy.tokenize.specials import Specials
 from llamapy.tokenize.text import as_text
 from llamapy.tokenize.vocab import (
@@ -30,11 +30,10 @@ from llamapy.tokenize.vocab import (
     read_vocab,
 )
 
-SPACE = "▁".encode()  # U+2581 stands for a space in pieces
 ROLES = {"bos": 1, "eos": 2, "unk": 0}  # where sentencepiece puts them when a file does not say
 
 
-class SentencePiece(Tokenizer):
+class SentencePiece(Spaced):
     kind = "llama"
 
     def __init__(self, keys: Keys) -> None:
@@ -85,24 +84,6 @@ class SentencePiece(Tokenizer):
 
     def _specials(self, *, control: bool, user: bool) -> Specials:
         return self.vocab.specials(control=control, user=user, rstrip=self._rstrip)
-
-    def _piece(self, id: int) -> bytes:
-        text, type_ = self.vocab.tokens[id], self.vocab.type[id]
-        if type_ == BYTE:
-            value = next((v for v, i in self.vocab.byte_ids.items() if i == id), None)
-            return text if value is None else bytes([value])
-        return text if type_ == CONTROL else text.replace(SPACE, b" ")
-
-    def pieces(self, ids: Iterable[int], *, special: bool = False) -> list[bytes]:
-        """As ever; the space that `encode` puts before a stretch of text is taken off again."""
-        if not self.space_prefix:
-            return super().pieces(ids, special=special)
-        out, after_special = list[bytes](), True
-        for id in map(int, ids):
-            piece = self.piece(id, special)
-            out.append(piece[1:] if after_special and piece[:1] == b" " else piece)
-            after_special = self.is_control(id) or self.vocab.type[id] == USER_DEFINED
-        return out
 
 
 def _rstrip_ids(keys: Keys, vocab: Vocab) -> frozenset[int]:

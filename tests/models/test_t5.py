@@ -3,6 +3,7 @@ logits, and the laws that every architecture obeys."""
 
 from __future__ import annotations
 
+import io
 import math
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from reference import nmse
 
 from llamapy import Model
 from llamapy.app.generate import Prefill, Settings, generate
+from llamapy.app.logits import LogitsSettings, write_logits
 from llamapy.base.errors import ContextError, FileError, LlamapyError, UsageError
 from llamapy.models.blocks.t5 import bucket
 from llamapy.runtime.batch import join, single
@@ -212,3 +214,12 @@ def test_buckets(n):
                 want = min(exact + int(share * np.float32(half - exact) + 1e-6), half - 1)
             want += half if both and far > 0 else 0
             assert bucket(near, n, both=both) == want, (far, both)
+
+
+def test_the_command_writes_logits_of_the_answers_first_token(opened) -> None:
+    model, out = opened("t5"), io.BytesIO()
+    settings = LogitsSettings(n_ctx=256, type_k="f32", type_v="f32", n_threads=1)
+    *_, written = write_logits(model, TEXT, out, settings)
+    got = np.load(io.BytesIO(out.getvalue()))
+    assert written.shape == got.shape == (1, 128)
+    assert np.array_equal(got, run(model, said=SAID[:1], n_ctx=256))

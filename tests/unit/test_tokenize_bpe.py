@@ -246,6 +246,6 @@ def test_no_tokens_at_all() -> None:
 
 
 def test_a_kind_not_built_yet_is_ids_only() -> None:
-    made = load(keys(model="t5"))
-    with pytest.raises(UsageError, match="'t5' is not supported yet"):
+    made = load(keys(model="plamo2"))
+    with pytest.raises(UsageError, match="'plamo2' is not supported yet"):
         made.encode("a")

@@ -107,3 +107,34 @@ def test_baichuan_without_truth_comes_back() -> None:
     tokenizer = opened("baichuan")
     for text in texts("llama-spm"):
         assert tokenizer.decode(tokenizer.encode(text)).decode() == text
+
+
+UNIGRAM = [
+    ("Hello  world", "35378 8999"),
+    ("\uff21\uff22\uff23 \ufdfa \u304c e\u0301 \xbd", "47457 16509 1423 4472 8756 6 281 393 78660"),
+    ("aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", "10 83151 83151 83151 83151 83151 83151"),
+    (
+        " \U0001f680 (normal) \U0001f636\u200d\U0001f32b\ufe0f \u2705",
+        "6 247206 15 33176 16 6 247442 6 3 15755 6 142325",
+    ),
+    (
+        "\u041f\u0440\u0438\u0432\u0435\u0442, \u043a\u0430\u043a \u0434\u0435\u043b\u0430?",
+        "1813 18454 4 819 7843 32",
+    ),
+    ("\u4eca\u5929\u5929\u6c14\u5f88\u597d\u3002", "61168 70871 29787 30"),
+    ("\t\n x \u3000 y", "1022 113"),
+    (" ", ""),
+    ("===========================", "182906 69112 69112 69112 69112 241859"),
+    ("The <mask> of </s> it", "581 250001 111 2 442"),
+]
+
+
+def test_unigrams_are_llama_cpps() -> None:
+    """Ids that llama-tokenize gives. Letters that are alike are one: their text does not come
+    back."""
+    tokenizer = opened("nomic-bert-moe")
+    for text, line in UNIGRAM:
+        ids = [int(word) for word in line.split()]
+        assert tokenizer.encode(text, add_special=False, parse_special=True) == ids, text
+        assert tokenizer.encode(text, parse_special=True) == [0, *ids, 2]
+    assert tokenizer.decode(tokenizer.encode("Hello  w\u00f6rld!")) == "Hello w\u00f6rld!".encode()
