@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import BatchError, UsageError
 from llamapy.base.log import log
 from llamapy.cli import options, streams
 from llamapy.cli.progress import Progress
+from llamapy.cli.tasks import KeepOptions, TaskOptions
 
 if TYPE_CHECKING:
     from llamapy.app.evaluate.base import Base
@@ -51,43 +52,31 @@ class TextOptions:
     ] = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class KeepOptions:
-    """How many windows are computed together, and what is kept of them."""
-
-    parallel: Annotated[
-        int | None,
-        typer.Option("-np", "--parallel", metavar="N", min=1, help="At a time; else what -b holds"),
-    ] = None
-    chunks_out: Annotated[
-        str | None, typer.Option("--chunks-out", metavar="FILE", help="A JSON line per window.")
-    ] = None
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after the windows in --chunks-out FILE.")
-    ] = False
-    output: options.Output = None
-    json: options.Json = False
-    verbose: options.Verbose = 0
-    strict: options.Strict = False
-
-
 def command(
     model: options.ModelOptions,
     context: options.ContextOptions,
     text: TextOptions,
+    tasks: TaskOptions,
     keep: KeepOptions,
 ) -> None:
     """Perplexity of a text, by the methods and to the numbers of llama-perplexity or Hugging Face;
-    divergence of a model from another."""
+    divergence of a model from another; answers chosen among given ones."""
     options.begin(verbose=keep.verbose, json=keep.json, strict=keep.strict)
     _check(text, keep)
+    tasks.check(text.kl is not None or text.kl_base is not None or text.method is not None)
     raw = None
     if text.file is not None:
         raw = streams.read_stdin() if text.file == "-" else streams.read_file(text.file)
     with options.open_model(model, threads=context.threads) as opened:
-        answer = _Measurement(opened, context, text, keep).answer(raw)
+        if tasks.kind is None:
+            answer = _Measurement(opened, context, text, keep).answer(raw)
+        else:
+            answer = tasks.answer(opened, raw or b"", context, keep)
     with streams.answer_to(keep.output) as out:
-        out.write((jsonlib.dumps(answer) if keep.json else _text(answer)) + "\n")
+        shown = _text if tasks.kind is None else tasks.text
+        out.write((jsonlib.dumps(answer) if keep.json else shown(answer)) + "\n")
+    if failed := answer.get("n_failed"):
+        raise BatchError(f"{failed} of {answer['n_tasks']} tasks could not be asked")
 
 
 def _check(text: TextOptions, keep: KeepOptions) -> None:
