@@ -14,7 +14,7 @@ from collections.abc import Collection
 from llamapy.graph.ops import GLU, make, reshape, view
 from llamapy.graph.tensor import OUTPUT, Tensor
 
-PAIR_COLUMNS = 2  # up to so many columns a precise matmul reads its weight once
+PAIR_COLUMNS = 8  # up to so many columns a precise matmul reads its weight once
 SPLIT_KV = 512  # places in a list from which attention of few queries is worth cutting
 _QUANT_OF = {name: f"{name}_quant" for name in ("rms_norm", "norm", "swiglu_oai", *GLU)}
 _PRODUCTS = ("mul_mat", "mul_mat_id")
