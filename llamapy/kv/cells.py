@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -62,7 +63,7 @@ class Cells:
         """The sequences that hold the same cells, itself included."""
         return set(np.flatnonzero((self.member == self.member[seq]).all(axis=1)).tolist())
 
-    def choose(self, n: int, next_pos: Ints) -> Ints | None:
+    def choose(self, n: int, next_pos: Sequence[int]) -> Ints | None:
         """n cells: empty ones first, then those out of every window, the oldest first, so that a
         sequence can go back as far as possible. None when there are too few.
         `next_pos[s]`: the first position that sequence s will be asked about."""
@@ -74,15 +75,16 @@ class Cells:
             cells = np.sort(np.concatenate([cells, self._gone(next_pos)[: n - len(cells)]]))
         return cells[:n].astype(np.int32) if len(cells) >= n else None
 
-    def n_free(self, next_pos: Ints) -> int:
+    def n_free(self, next_pos: Sequence[int]) -> int:
         """The most cells that `choose` finds."""
         return int(np.count_nonzero(self.pos < 0)) + len(self._gone(next_pos))
 
-    def _gone(self, next_pos: Ints) -> npt.NDArray[np.intp]:
+    def _gone(self, next_pos: Sequence[int]) -> npt.NDArray[np.intp]:
         """Cells out of every window, the oldest first."""
         if not self.forgets:
             return np.empty(0, np.intp)
-        seen = self.pos[None, :] >= self._first(next_pos)[:, None]  # [n_seq_max, n_cells]
+        first = self._first(np.array(next_pos, np.int32))
+        seen = self.pos[None, :] >= first[:, None]  # [n_seq_max, n_cells]
         gone = np.flatnonzero((self.pos >= 0) & ~(self.member & seen).any(axis=0))
         return gone[np.argsort(self.pos[gone], kind="stable")]
 
@@ -94,16 +96,18 @@ class Cells:
         return cells, pos
 
     def take(self, cells: Ints, ubatch: Ubatch) -> None:
-        if max(self.pos[cells].tolist()) >= 0:
-            self._forget()
-        self.pos[cells] = ubatch.pos
-        self.member[:, cells] = False
         places = cells.tolist()
+        near = places[-1] - places[0] == len(places) - 1
+        at = slice(places[0], places[-1] + 1) if near else cells
+        if max(self.pos[at].tolist()) >= 0:
+            self._forget()
+        self.pos[at] = ubatch.pos
+        self.member[:, at] = False
         for cell, pos, seqs in zip(places, ubatch.pos.tolist(), ubatch.seqs, strict=True):
             for seq in seqs:
                 self.member[seq, cell] = True
                 self._add(seq, pos, cell)
-        if places[0] == self._free_from and places[-1] - places[0] == len(places) - 1:
+        if near and places[0] == self._free_from:
             self._free_from = places[-1] + 1
 
     def _add(self, seq: int, pos: int, cell: int) -> None:

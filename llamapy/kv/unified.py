@@ -30,13 +30,12 @@ class UnifiedStep:
     """See kv.api.Step. Cells are chosen when it is made, taken by `apply`."""
 
     def __init__(
-        self, groups: list[Cells], ubatch: Ubatch, lists: list[int], chosen: list[Ints]
+        self, groups: list[Cells], ubatch: Ubatch, lists: list[int], chosen: list[Ints], last: int
     ) -> None:
         self._groups = groups
         self._ubatch = ubatch
         self._lists = lists
         self._chosen = chosen
-        last = int(ubatch.pos.max())
         self._n_kv = [g.list_length(last, ubatch.n_tokens) for g in groups]
         self.sizes: tuple[int, ...] = (len(lists), *self._n_kv)
         self.views: list[GroupView] = []
@@ -122,11 +121,11 @@ class UnifiedCache:
         lists = list(dict.fromkeys(seqs[0] for seqs in ubatch.seqs))
         if not self.causal:
             self._check_new(lists)
-        first = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
-        for pos, seqs in zip(ubatch.pos.tolist(), ubatch.seqs, strict=True):
+        next_pos = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
+        places = ubatch.pos.tolist()
+        for pos, seqs in zip(places, ubatch.seqs, strict=True):
             for seq in seqs:
-                first[seq] = min(first[seq], pos)
-        next_pos = np.array(first, np.int32)
+                next_pos[seq] = min(next_pos[seq], pos)
         chosen = []
         for group in self._groups:
             cells = group.choose(ubatch.n_tokens, next_pos)
@@ -136,7 +135,7 @@ class UnifiedCache:
                     "use a larger --ctx-size"
                 )
             chosen.append(cells)
-        return UnifiedStep(self._groups, ubatch, lists, chosen)
+        return UnifiedStep(self._groups, ubatch, lists, chosen, max(places))
 
     def _check_new(self, seqs: list[int]) -> None:
         """A token that comes later would have to be seen by those that have been computed."""
@@ -230,7 +229,7 @@ class UnifiedCache:
         parts = [self._read_group(i, reader) for i in range(len(self._groups))]
         pos = parts[0][0]
         last = int(pos.max(initial=-1))
-        next_pos = np.array([self.pos_max(s) + 1 for s in range(self.n_seq_max)], np.int32)
+        next_pos = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
         next_pos[seq] = last + 1
         todo = []
         for group, (kept, rows) in zip(self._groups, parts, strict=True):
@@ -247,7 +246,9 @@ class UnifiedCache:
 
         return Loading(last, finish)
 
-    def _room_for(self, group: Cells, kept: Ints, pos: Ints, next_pos: Ints) -> tuple[Ints, Ints]:
+    def _room_for(
+        self, group: Cells, kept: Ints, pos: Ints, next_pos: list[int]
+    ) -> tuple[Ints, Ints]:
         """Cells for the positions `kept` of a sequence with positions `pos`, and which of them
         these are: where there is little room, the last ones, if the next token sees no more."""
         after = int(pos.max(initial=-1)) + 1

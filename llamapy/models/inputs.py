@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from llamapy.base.types import F32, I32, Type
 from llamapy.graph.tensor import INPUT, Tensor
@@ -22,10 +23,11 @@ class Input:
     tensor: Tensor
     values: Values
 
-    def fill(self, ubatch: Ubatch, step: Step) -> None:
+    def place(self) -> tuple[Any, int, Values] | None:
+        """Buffer and offset of a graph whose memory is planned, and what to write there. None for
+        an input that no node of the graph needs."""
         buffer, offset = self.tensor.home()
-        if buffer is not None:  # an input that no node of this graph needs has no place
-            buffer.write(offset, self.values(ubatch, step))
+        return None if buffer is None else (buffer, offset, self.values)
 
 
 def _input(name: str, ne: tuple[int, ...], values: Values, type_: Type = I32) -> Input:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 
 import numpy as np
@@ -14,6 +14,12 @@ from llamapy.kv.api import Ints, Ubatch
 
 MIN, MAX = np.iinfo(np.int32).min, np.iinfo(np.int32).max
 _TYPES = (("tokens", np.dtype(np.int32)), ("pos", np.dtype(np.int32)), ("want", np.dtype(np.bool_)))
+# Of a step of one token, which is made often: the caches are cold then, and each call into numpy
+# takes some microseconds.
+_NO, _YES = np.zeros(1, np.bool_), np.ones(1, np.bool_)
+_FIRST, _NONE = np.zeros(1, np.int32), np.zeros(0, np.int32)
+for _constant in (_NO, _YES, _FIRST, _NONE):
+    _constant.flags.writeable = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -29,6 +35,8 @@ class Batch:
     want: npt.NDArray[np.bool_]  # [n]
     encodes: bool = False
 
+    n_outputs: int = field(init=False)
+
     def __post_init__(self) -> None:
         for name, type_ in _TYPES:
             array = getattr(self, name)
@@ -37,28 +45,25 @@ class Batch:
                     f"a batch of {len(self.seqs)} tokens: {name} must be "
                     f"{type_}[{len(self.seqs)}], not {array.dtype}{list(array.shape)}"
                 )
-        if not all(self.seqs):
+        if () in self.seqs:
             raise UsageError(f"token {self.seqs.index(())} of a batch belongs to no sequence")
+        object.__setattr__(self, "n_outputs", self.want.tobytes().count(1))
 
     @property
     def n_tokens(self) -> int:
         return len(self.tokens)
 
-    @property
-    def n_outputs(self) -> int:
-        return int(np.count_nonzero(self.want))
-
 
 def single(tokens: Sequence[int] | Ints, first_pos: int, seq: int, logits: str) -> Batch:
     """Consecutive tokens of one sequence; `logits` is 'last', 'all' or 'none'."""
-    ids = _ids(tokens)
-    want = np.zeros(len(ids), np.bool_)
-    if logits == "all":
-        want[:] = True
-    elif logits == "last":
-        want[-1:] = True
-    elif logits != "none":
+    if logits not in ("last", "all", "none"):
         raise UsageError(f"logits must be 'last', 'all' or 'none', not {logits!r}")
+    ids = _ids(tokens)
+    if len(ids) == 1:
+        want = _NO if logits == "none" else _YES
+        return Batch(ids, np.array((first_pos,), np.int32), ((seq,),), want)
+    want = np.full(len(ids), logits == "all")
+    want[-1:] = logits != "none"
     pos = np.arange(first_pos, first_pos + len(ids), dtype=np.int32)
     return Batch(ids, pos, ((seq,),) * len(ids), want)
 
@@ -70,6 +75,8 @@ def _ids(tokens: Sequence[int] | Ints) -> Ints:
         raise UsageError(f"tokens must be a list of ids, got {ids.ndim} axes")
     if ids.size and ids.dtype.kind not in "iu":
         raise UsageError(f"tokens must be whole numbers, got {ids.dtype}")
+    if ids.dtype == np.int32 and ids.flags.c_contiguous:
+        return ids
     if ids.dtype != np.int32 and ids.size and not MIN <= ids.min() <= ids.max() <= MAX:
         raise UsageError(f"tokens reach from {ids.min()} to {ids.max()}: no ids")
     return np.ascontiguousarray(ids, np.int32)
@@ -102,12 +109,20 @@ def _places(batch: Batch) -> Ints:
     return (np.cumsum(batch.want) - 1).astype(np.int32)
 
 
+def whole(batch: Batch) -> Ubatch:
+    """All tokens as they are."""
+    if batch.n_tokens == 1:
+        outputs = order = _FIRST if batch.n_outputs else _NONE
+    else:
+        outputs = batch.want.nonzero()[0].astype(np.int32)
+        order = np.arange(len(outputs), dtype=np.int32)
+    return Ubatch(batch.tokens, batch.pos, batch.seqs, outputs, order)
+
+
 def split_simple(batch: Batch, n_ubatch: int) -> Iterator[Ubatch]:
     """Tokens in order, n_ubatch at a time."""
     if batch.n_tokens <= n_ubatch:
-        outputs = batch.want.nonzero()[0].astype(np.int32)
-        order = np.arange(len(outputs), dtype=np.int32)
-        yield Ubatch(batch.tokens, batch.pos, batch.seqs, outputs, order)
+        yield whole(batch)
         return
     place = _places(batch)
     for i in range(0, batch.n_tokens, n_ubatch):

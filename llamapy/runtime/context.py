@@ -28,8 +28,8 @@ from llamapy.kv import saved
 from llamapy.kv.api import Floats, Ints, Ubatch
 from llamapy.kv.cells import TILE
 from llamapy.models.builder import EMBEDDINGS, LOGITS, Builder, GraphShape
-from llamapy.models.inputs import Input
-from llamapy.runtime.batch import Batch, single, split
+from llamapy.models.inputs import Values
+from llamapy.runtime.batch import Batch, single, split, whole
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
 from llamapy.runtime.encode import encoding, text_batch
@@ -45,8 +45,8 @@ class _Built:
     """A graph ready to run."""
 
     key: GraphKey
-    inputs: list[Input]
-    result: Tensor | None
+    inputs: list[tuple[Any, int, Values]]
+    result: Floats  # [n_outputs, n_vocab or n_embd], a view of its buffer
     compiled: Compiled
 
 
@@ -142,6 +142,8 @@ class Context(Closing):
         n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
             self.reserve(n_outputs)
+        if batch.n_tokens <= self._n_ubatch and self.memory.cut == "anywhere" and not batch.encodes:
+            return self.process_ubatch(whole(batch), ends=ends).copy()
         out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
         for ubatch in split(batch, self._n_ubatch, "whole" if batch.encodes else self.memory.cut):
             out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
@@ -174,20 +176,24 @@ class Context(Closing):
             else:
                 built = self._build(key)
                 self.counters.built += 1
-            for slot in built.inputs:
-                slot.fill(ubatch, step)
+            for buffer, offset, values in built.inputs:
+                buffer.write(offset, values(ubatch, step))
             (run or Compiled.run)(built.compiled)
         except BaseException:
             step.revert()
             raise
-        return self._read(built, ubatch.n_outputs)
+        return built.result
 
     def _build(self, key: GraphKey) -> _Built:
         self._built = None  # its memory is about to be planned anew
         self._cpu.n_threads = self._threads_for(key)
         g = self._graph(key)
         compiled = self._sched.compile(self._fuse(g.cgraph))
-        self._built = _Built(key, g.inputs, g.result, compiled)
+        inputs = [place for slot in g.inputs if (place := slot.place())]
+        rows = np.empty((0, self._width(key.ends)), np.float32)
+        if g.result is not None and key.n_outputs:
+            rows = read_rows(g.result)
+        self._built = _Built(key, inputs, rows, compiled)
         return self._built
 
     def _graph(self, key: GraphKey) -> Builder:
@@ -197,11 +203,6 @@ class Context(Closing):
 
     def _fuse(self, graph: CGraph) -> CGraph:
         return fuse(graph, off=() if self.params.fusion else RULES)
-
-    def _read(self, built: _Built, n_outputs: int) -> Floats:
-        if built.result is None or not n_outputs:
-            return np.empty((0, self._width(built.key.ends)), np.float32)
-        return read_rows(built.result)
 
     def _width(self, ends: str) -> int:
         return self.hp.n_vocab if ends == LOGITS else self.hp.n_embd

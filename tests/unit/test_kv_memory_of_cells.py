@@ -27,7 +27,7 @@ def _step(cells: Cells, rng: np.random.Generator) -> None:
         pos.append(after[s])
     fresh = copy.deepcopy(cells)
     fresh._forget()
-    next_pos = np.array([fresh.pos_max(s) + 1 for s in range(3)], np.int32)
+    next_pos = [fresh.pos_max(s) + 1 for s in range(3)]
     chosen, expected = cells.choose(len(pos), next_pos), fresh.choose(len(pos), next_pos)
     if expected is None:
         assert chosen is None
