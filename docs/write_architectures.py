@@ -20,8 +20,9 @@ back, or the whole sequence at once. "Reference": models of that architecture wh
 compare with reference logits (a sum of squared differences of at most 1e-8 of the sum of squares,
 1e-6 with GELU, which the reference takes from half-precision tables): in one batch, in halves,
 token by token, with four sequences at once, on 1 to 4 threads, in batches of 1, 7 and 64, on
-several instruction sets. Those of encoders have random weights (`tests/random_encoders.py`); what
-is compared is the row that each token ends in. "Paper": a float64 pass written from its paper or
+several instruction sets. "random": models of random weights (`tests/*_models.py`) in one batch,
+token by token, on several threads and in batches of 7. Those of encoders have random weights as
+well (`tests/random_encoders.py`); what is compared is the row that each token ends in. "Paper": a float64 pass written from its paper or
 model card, in `tests/papers/`, agrees.
 
 | architecture | keeps | reference | paper | what tells it from others |
@@ -29,18 +30,24 @@ model card, in `tests/papers/`, agrees.
 """
 
 
-def encoders() -> list[list[str]]:
-    """Architecture and kind of the random ones."""
+def random_ones() -> list[list[str]]:
+    """Architecture and kind of those with random weights."""
     sys.path.insert(0, str(ROOT / "tests"))
-    from random_encoders import MODELS
+    import decoder_models
+    import random_encoders
+    import random_models
+    import recurrent_models
 
-    return [[encoder.arch, "encoder"] for encoder in MODELS.values()]
+    models = random_models.MODELS | recurrent_models.MODELS | decoder_models.MODELS
+    archs = {getattr(model, "arch", name) for name, model in models.items()} | {"t5", "t5encoder"}
+    encoders = {encoder.arch for encoder in random_encoders.MODELS.values()}
+    return [[a, "random"] for a in archs] + [[a, "encoder"] for a in encoders]
 
 
 def page() -> str:
     with np.load(ROOT / "tests" / "data" / "archs" / "logits.npz") as z:
         models = [name.rsplit("-", 1) for name in z.files if name != "tokens"]
-    models += encoders()
+    models += random_ones()
     rows = []
     for row in table():
         name = row["name"]

@@ -17,9 +17,10 @@ N_VOCAB = 128
 
 
 def _writer(arch: str, keys: dict[str, Any]) -> Writer:
+    """Names of keys are without the architecture's, or begin with a stroke."""
     w = Writer().text("general.architecture", arch)
     for name, value in {"vocab_size": N_VOCAB, "context_length": 256, **keys}.items():
-        key = f"{arch}.{name}"
+        key = name[1:] if name.startswith("/") else f"{arch}.{name}"
         if isinstance(value, tuple):
             w.array(key, *value)
         elif isinstance(value, list):
@@ -30,8 +31,9 @@ def _writer(arch: str, keys: dict[str, Any]) -> Writer:
         else:
             (w.u32 if isinstance(value, int) else w.f32)(key, value)
     w.text("tokenizer.ggml.model", "test")
-    w.strings("tokenizer.ggml.tokens", [f"tok_{i}" for i in range(N_VOCAB)])
-    return w.array("tokenizer.ggml.token_type", "i32", [1] * N_VOCAB)
+    n = keys.get("vocab_size", N_VOCAB)
+    w.strings("tokenizer.ggml.tokens", [f"tok_{i}" for i in range(n)])
+    return w.array("tokenizer.ggml.token_type", "i32", [1] * n)
 
 
 def write(
@@ -45,11 +47,12 @@ def write(
     scaled: Mapping[str, float] | None = None,
     unread: Mapping[str, tuple[int, ...]] | None = None,
     given: Mapping[str, Sequence[float]] | None = None,
+    other: Collection[str] = (),
 ) -> Path:
     """The same bytes for the same arguments. `has` as the architecture's `tensors` takes it;
     `optional`: ends of names of tensors that it could do without and gets; `scaled`:
     factors of some, by ends of names; `unread`: tensors that only the reference asks for;
-    `given`: vectors with these numbers."""
+    `given`: vectors with these numbers; `other`: ends of names of tensors in their second shape."""
     _writer(arch, keys).tensor("none", (1,), "f32", bytes(4)).save(path)
     found = registry.find(arch, path)
     with GGUF.open(path) as file:
@@ -59,11 +62,12 @@ def write(
     for s in specs:
         if not s.required and not s.name.endswith(tuple(optional)):
             continue
-        values = random.normal(0.0, 1.0, int(np.prod(s.ne)))
-        values = values * s.ne[0] ** -0.5 if len(s.ne) > 1 else 1.0 + 0.2 * values
+        ne = s.or_ne if s.name.endswith(tuple(other)) else s.ne
+        values = random.normal(0.0, 1.0, int(np.prod(ne)))
+        values = values * ne[0] ** -0.5 if len(ne) > 1 else 1.0 + 0.2 * values
         for end, factor in scaled.items():
             values = values * factor if s.name.endswith(end) else values
-        w.tensor(s.name, s.ne, "f32", values.astype("<f4").tobytes())
+        w.tensor(s.name, ne, "f32", values.astype("<f4").tobytes())
     for name, ne in (unread or {}).items():
         w.tensor(name, ne)
     for name, numbers in (given or {}).items():

@@ -21,6 +21,7 @@ class RandomModel:
     optional: tuple[str, ...] = ()
     scaled: dict[str, float] = field(default_factory=dict)
     unread: dict[str, tuple[int, ...]] = field(default_factory=dict)
+    other: tuple[str, ...] = ()
     seed: int = 1  # with another one, a token's second and third expert may be too near to tell
 
     def write(self, path: Path) -> Path:
@@ -33,6 +34,7 @@ class RandomModel:
             scaled=self.scaled,
             seed=self.seed,
             unread=self.unread,
+            other=self.other,
         )
 
 

@@ -92,6 +92,7 @@ class HParams:
     ssm: Ssm = Ssm()
     res_block: int = 0  # kimi-k3: every so many layers one is banked
     situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
+    xielu: tuple[tuple[float, ...], ...] = ()  # of each layer: the activation's four numbers
     mla: Mla = Mla()
     kda: Kda = Kda()
     pooled: Pooled = Pooled()

@@ -44,6 +44,7 @@ class Attn:
         q is made from: '', 'sigmoid' or 'softplus', per element or per head as the matrix says;
         `gate_in_q`: there is no such matrix, `attn_q` gives each head's q, then its gate
     v_norm: whether each head of v is normed, without a weight
+    sub_norm: whether the result is normed before the projection
     q_scale: a tensor by which q is multiplied after the rope, e.g. by position
     """
 
@@ -58,6 +59,7 @@ class Attn:
     gate: str = ""
     gate_in_q: bool = False
     v_norm: bool = False
+    sub_norm: bool = False
     q_scale: Callable[[Builder, int], Tensor | None] | None = None
 
 
@@ -190,16 +192,17 @@ def factors(g: Builder, il: int, a: Attn) -> Tensor | None:
     """What divides the frequencies, f32 [n_rot / 2]."""
     if not a.rope_factors or not a.factors_at(g.hp, il):
         return None
-    freqs = g.maybe("rope_freqs.weight")
-    if freqs is not None:
-        return freqs
-    longer = g.n_ctx > g.hp.rope.n_ctx_orig
-    return g.maybe("rope_factors_long.weight" if longer else "rope_factors_short.weight")
+    by = g.maybe("rope_freqs.weight")
+    if by is None:
+        longer = g.n_ctx > g.hp.rope.n_ctx_orig
+        by = g.maybe("rope_factors_long.weight" if longer else "rope_factors_short.weight")
+    n = g.hp.n_rot_of(il) // 2
+    return by if by is None or by.ne[0] == n else view(by, (n,), ())
 
 
 def factor_tensors(hp: HParams) -> list[TensorSpec]:
     names = ("rope_freqs", "rope_factors_long", "rope_factors_short")
-    ne = (hp.n_rot // 2,)
+    ne = (max(hp.n_rot, hp.n_rot_swa) // 2,)
     return [TensorSpec(f"{name}.weight", ne, 0, "layer", False, "rope") for name in names]
 
 
@@ -265,8 +268,7 @@ def attention(g: Builder, il: int, x: Tensor, a: Attn) -> Tensor:
         out = make("mul", out, reshape(make(a.gate, gate), *out.ne))
     elif a.gate:
         out = gated(g, il, out, x, a.gate)
-    sub = g.maybe_layer(il, "attn_sub_norm.weight")
-    if sub is not None:
+    if a.sub_norm:
         out = norm(g, RMS, out, "attn_sub_norm", "attn_sub_norm", il)
     out = linear(g, il, "attn_output", out)
     scale = g.hp.attn_value_scale
@@ -297,5 +299,6 @@ def attention_tensors(hp: HParams, il: int, a: Attn, has: Has) -> list[TensorSpe
         specs.append(
             TensorSpec(f"{pre}attn_gate.weight", weight, il, "layer", or_ne=(n_embd, n_head))
         )
+    specs += norm_tensors(hp, "attn_sub_norm", il, (n_out,)) if a.sub_norm else []
     specs.append(vector(il, "attn_sinks.weight", n_head, required=False, op="flash_attn"))
     return specs

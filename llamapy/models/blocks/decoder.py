@@ -11,7 +11,7 @@ from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.attn import BARE, Attn, attention, attention_tensors, factor_tensors
-from llamapy.models.blocks.ends import embed, end_tensors, head, only_outputs
+from llamapy.models.blocks.ends import NONE, embed, end_tensors, head, only_outputs
 from llamapy.models.blocks.ffn import ffn, ffn_tensors
 from llamapy.models.blocks.moe import Moe, moe_ffn, moe_tensors
 from llamapy.models.blocks.norm import RMS, norm, norm_tensors
@@ -51,6 +51,7 @@ class Decoder:
     ffn(hp, il): what takes the place of either feed-forward in layer il
     embd_norm: a norm of the embeddings, BARE for one without weight; output_norm: of the end
     post_eps: of the norms of what attention and feed-forward give, 0: as of the others
+    never: ids that are never the answer
     divide_logits: the logit scale divides instead of multiplying
     """
 
@@ -70,6 +71,7 @@ class Decoder:
     embd_norm: str = ""
     post_eps: float = 0.0
     output_norm: str = "output_norm"
+    never: range = NONE
     divide_logits: bool = False
 
 
@@ -184,4 +186,4 @@ def build_decoder(g: Builder, d: Decoder) -> None:
     for il in range(hp.n_layer):
         x = layer(g, d, il, x, last=il == hp.n_layer - 1)
     scale = 1.0 / hp.logit_scale if d.divide_logits else hp.logit_scale
-    head(g, x, d.norm, scale, d.output_norm if d.weights else "")
+    head(g, x, d.norm, scale, d.output_norm if d.weights else "", d.never)

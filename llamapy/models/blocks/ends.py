@@ -8,6 +8,10 @@ from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import TensorSpec
 from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import EMBEDDINGS, Builder
+from llamapy.models.inputs import constants
+
+NONE = range(0)
+LEAST = -3.4028234663852886e38  # of float32
 
 
 def embed(g: Builder, scale: float = 1.0) -> Tensor:
@@ -32,15 +36,20 @@ def only_outputs(g: Builder, *xs: Tensor) -> list[Tensor]:
 
 
 def head(
-    g: Builder, x: Tensor, kind: str = RMS, scale: float = 1.0, name: str = "output_norm"
+    g: Builder,
+    x: Tensor,
+    kind: str = RMS,
+    scale: float = 1.0,
+    name: str = "output_norm",
+    never: range = NONE,
 ) -> None:
     """Final norm and output matrix (the embedding where the file has none of its own), whose
     activation is kept precise: what is rounded here goes into the logits undiminished. Logits are
-    multiplied by `scale`, then capped."""
-    output(g, norm(g, kind, x, name, "result_norm"), scale)
+    multiplied by `scale`, then capped; those of `never` are the least number there is."""
+    output(g, norm(g, kind, x, name, "result_norm"), scale, never)
 
 
-def output(g: Builder, x: Tensor, scale: float = 1.0) -> None:
+def output(g: Builder, x: Tensor, scale: float = 1.0, never: range = NONE) -> None:
     """The output matrix and what follows it, unless embeddings are wanted: then `x` [n_embd,
     n_outputs], normed, is the end."""
     if g.shape.ends == EMBEDDINGS:
@@ -56,6 +65,9 @@ def output(g: Builder, x: Tensor, scale: float = 1.0) -> None:
         logits = make("scale", logits, scale=scale, bias=0.0)
     if g.hp.final_softcap:
         logits = make("softcap", logits, cap=g.hp.final_softcap)
+    if never:
+        less = constants("never", [LEAST if i in never else 0.0 for i in range(g.hp.n_vocab)])
+        logits = make("add", logits, g.add_input(less))
     g.finish(g.name(logits, "result_output"))
 
 

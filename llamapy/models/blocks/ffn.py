@@ -9,6 +9,7 @@ from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.linear import linear, linear_tensors, vector
+from llamapy.models.blocks.norm import RMS, norm
 from llamapy.models.builder import Builder
 
 GATED = (*GLU, "swiglu_oai", "situ")
@@ -52,6 +53,8 @@ def ffn(g: Builder, il: int, x: Tensor, act: str, suffix: str = "", limit: float
     scales = g.maybe_layer(il, "ffn.act.scales")
     if scales is not None:
         h = make("div", h, scales)
+    if g.maybe_layer(il, "ffn_sub_norm.weight") is not None:
+        h = norm(g, RMS, h, "ffn_sub_norm", "ffn_sub_norm", il)
     return linear(g, il, f"ffn_down{suffix}", g.name(h, f"ffn_act{suffix}", il))
 
 
