@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # as typing has it, which takes a while to import
 if TYPE_CHECKING:
+    from typing import Any
+
     from llamapy.api import Context, Model
 
 __version__ = "0.1.0"

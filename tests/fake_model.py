@@ -88,7 +88,7 @@ class FakeContext:
         return len(self.seen)
 
     def dump_graph(self, kind: str, format: str) -> str:
-        return f"{kind} as {format}"
+        return f'{{"kind": "{kind}"}}' if format == "json" else f"{kind} as {format}"
 
 
 class FakeModel:

@@ -49,5 +49,8 @@ def write(path: Path) -> Path:
         if s.required or s.name == "output.weight":
             values = random.normal(0.0, s.ne[0] ** -0.5, int(np.prod(s.ne)))
             values = values if len(s.ne) > 1 else np.ones(s.ne[0])
+            if s.name == "output.weight":  # letters and spaces have the better logits
+                rows = values.reshape(s.ne[1], s.ne[0])
+                rows[[i for i, c in enumerate(CHARS) if not (c.isascii() or c == "Ġ")]] = 0.0
             w.tensor(s.name, s.ne, "f32", values.astype("<f4").tobytes())
     return w.save(path)

@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import LlamapyError, UsageError
 
 
 @contextmanager
@@ -28,11 +28,13 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     try:
         with _opened(path, temp, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as f:
             yield f
-            f.flush()
-            os.fsync(f.fileno())
+            with _told(path):
+                f.flush()
+                os.fsync(f.fileno())
         with suppress(OSError):
             os.chmod(temp, target.stat().st_mode & 0o7777)
-        os.replace(temp, target)
+        with _told(path):
+            os.replace(temp, target)
     except BaseException:
         with suppress(OSError):
             temp.unlink()
@@ -40,11 +42,31 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     sync_dir(target.parent)
 
 
-def _opened(asked: str | os.PathLike[str], path: Path, flags: int) -> BinaryIO:
+@contextmanager
+def _told(path: str | os.PathLike[str]) -> Iterator[None]:
+    """A failure to write as one line."""
     try:
-        return os.fdopen(os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666), "wb")
+        yield
+    except OSError as e:
+        raise LlamapyError(f"cannot write to {os.fspath(path)}: {e.strerror}") from e
+
+
+@contextmanager
+def _opened(asked: str | os.PathLike[str], path: Path, flags: int) -> Iterator[BinaryIO]:
+    """A failure to close it is told of, unless something else has failed before."""
+    try:
+        fd = os.open(path, flags | getattr(os, "O_CLOEXEC", 0), 0o666)
     except OSError as e:
         raise UsageError(f"cannot write {os.fspath(asked)}: {e.strerror}") from e
+    f = os.fdopen(fd, "wb")
+    try:
+        yield f
+    except BaseException:
+        with suppress(OSError):
+            f.close()
+        raise
+    with _told(asked):
+        f.close()
 
 
 def sync_dir(path: Path) -> None:

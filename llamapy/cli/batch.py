@@ -82,7 +82,7 @@ def command(
             out.write(jsonlib.dumps(_result(totals, job, interrupts.requested)) + "\n")
     if interrupts.requested:
         log.note(f"interrupted: {_words(totals)}; the same command goes on")
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("said")
     if totals.n_failed:
         where = job.output if to_file else "their records"
         raise BatchError(f"{totals.n_failed} of {totals.n_lines} lines failed: see {where}")

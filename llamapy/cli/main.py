@@ -148,7 +148,12 @@ def entry() -> NoReturn:
     gc.set_threshold(200_000, 20, 20)
     streams.prepare()
     try:
+        streams.listen_to_interrupts(True)
         code = main()
-    except KeyboardInterrupt:
+        streams.listen_to_interrupts(False)
+        streams.settle()
+    except KeyboardInterrupt as e:
+        if not e.args:  # else the command has said more
+            log.note("interrupted")
         streams.die_by_interrupt()
     sys.exit(code)

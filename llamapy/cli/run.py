@@ -113,7 +113,7 @@ def command(
         with streams.answer_to(show.output) as out, Interrupts() as interrupts:
             _Answer(out, show, prompt, settings, opened, load_s).give(interrupts)
     if interrupts.requested:
-        raise KeyboardInterrupt
+        raise KeyboardInterrupt("said")
 
 
 def _prompt(source: PromptOptions) -> bytes:

@@ -105,14 +105,35 @@ def flush_stdout() -> None:
 
 def drop_stdout() -> None:
     """Nobody reads any more: let the interpreter's last flush go nowhere."""
+    _drop(sys.stdout)
+
+
+def _drop(stream: TextIO) -> None:
     with suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, sys.stdout.fileno())
+        os.dup2(null, stream.fileno())
         os.close(null)
+
+
+def settle() -> None:
+    """What could not be written has been told of: the interpreter's last flush, which would change
+    the exit code, has nothing left to fail with."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError, AttributeError):
+            _drop(stream)
 
 
 def disk_full(e: OSError) -> bool:
     return e.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def listen_to_interrupts(on: bool) -> None:
+    """Whether Ctrl-C raises KeyboardInterrupt or ends the process at once, as while it starts and
+    ends. Where it is ignored, it stays so."""
+    if signal.getsignal(signal.SIGINT) in (signal.SIG_DFL, signal.default_int_handler):
+        signal.signal(signal.SIGINT, signal.default_int_handler if on else signal.SIG_DFL)
 
 
 def die_by_interrupt() -> NoReturn:

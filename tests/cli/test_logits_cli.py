@@ -125,5 +125,6 @@ def test_graph(use: Use, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["graph", "--kind", "prompt", "--format", "dot"]) == 0
     assert capfd.readouterr().out == "prompt as dot\n"
     assert main(["graph", "--json"]) == 0
-    assert capfd.readouterr().out == "decode as json\n"
+    want = {"schema_version": 1, "command": "graph", "kind": "decode"}
+    assert json.loads(capfd.readouterr().out) == want
     assert main(["graph", "--format", "svg"]) == 2

@@ -186,7 +186,20 @@ def test_an_interrupt_kills_by_its_signal() -> None:
         "main._dispatch = stop; main.entry()"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, cwd=ROOT)
-    assert (done.returncode, done.stderr) == (-2, b"")
+    assert (done.returncode, done.stderr) == (-2, b"llamapy: interrupted\n")
+
+
+def test_an_interrupt_while_python_starts_prints_nothing() -> None:
+    code = (
+        "import os, signal, llamapy.base.errors as first\n"
+        "import llamapy.__main__\n"
+        "assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL\n"
+        "from llamapy.cli import main\n"
+        "main.main = lambda: print(signal.getsignal(signal.SIGINT)) or 0\n"
+        "llamapy.__main__.entry()"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60, cwd=ROOT)
+    assert (done.returncode, done.stderr) == (0, b"") and b"default_int_handler" in done.stdout
 
 
 def test_commands_import_nothing_heavy_at_module_level() -> None:
