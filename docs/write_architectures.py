@@ -22,8 +22,8 @@ compare with reference logits (a sum of squared differences of at most 1e-8 of t
 token by token, with four sequences at once, on 1 to 4 threads, in batches of 1, 7 and 64, on
 several instruction sets. "random": models of random weights (`tests/*_models.py`) in one batch,
 token by token, on several threads and in batches of 7. Those of encoders have random weights as
-well (`tests/random_encoders.py`); what is compared is the row that each token ends in. "Paper": a float64 pass written from its paper or
-model card, in `tests/papers/`, agrees.
+well (`tests/random_encoders.py`); what is compared is the row that each token ends in. "Paper": a
+float64 pass written from its paper or model card, in `tests/papers/`, agrees.
 
 | architecture | keeps | reference | paper | what tells it from others |
 |---|---|---|---|---|

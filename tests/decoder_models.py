@@ -29,6 +29,48 @@ XIELU: dict[str, Any] = {
     "/xielu.beta": ("f32", [0.5, 0.4]),
     "/xielu.eps": ("f32", [-1e-6, -1e-6]),
 }
+LATENT: dict[str, Any] = {
+    **PLAIN,
+    **EXPERTS,
+    "block_count": 3,
+    "attention.key_length": 32,
+    "attention.value_length": 24,
+    "attention.key_length_mla": 24,
+    "attention.value_length_mla": 16,
+    "attention.q_lora_rank": 20,
+    "attention.kv_lora_rank": 24,
+    "attention.head_count_kv": 1,
+    "rope.dimension_count": 8,
+    "leading_dense_block_count": 1,
+    "expert_shared_count": 2,
+    "expert_gating_func": 2,
+    "expert_weights_norm": True,
+    "expert_weights_scale": 2.5,
+    "attention.indexer.head_count": 2,
+    "attention.indexer.key_length": 128,
+    "attention.indexer.top_k": 512,
+}
+# Weights of what would choose tokens in contexts of more than 512.
+CHOOSING: dict[str, tuple[int, ...]] = {
+    f"blk.{il}.indexer.{name}": ne
+    for il in range(3)
+    for name, ne in {
+        "k_norm.weight": (128,),
+        "k_norm.bias": (128,),
+        "proj.weight": (64, 2),
+        "attn_k.weight": (64, 128),
+        "attn_q_b.weight": (20, 256),
+    }.items()
+}
+CHOOSING_BLOCKS: dict[str, tuple[int, ...]] = {
+    f"blk.1.indexer.{name}.weight": ne
+    for name, ne in {
+        "q_proj": (64, 32),
+        "k_proj": (64, 16),
+        "q_norm": (16,),
+        "k_norm": (16,),
+    }.items()
+}
 MODELS: dict[str, RandomModel] = {
     "apertus": RandomModel(
         "apertus",
@@ -58,6 +100,33 @@ MODELS: dict[str, RandomModel] = {
         },
         apart,
         ("attn_q_norm.weight", "attn_k_norm.weight", "attn_q_norm.bias"),
+    ),
+    "deepseek32": RandomModel(
+        "deepseek32", LATENT, apart, ("exp_probs_b.bias", "output.weight"), unread=CHOOSING
+    ),
+    "glm-dsa": RandomModel(
+        "glm-dsa", LATENT, apart, ("exp_probs_b.bias", "output.weight"), unread=CHOOSING
+    ),
+    "minimax-m3": RandomModel(
+        "minimax-m3",
+        {
+            **PLAIN,
+            **EXPERTS,
+            "rope.dimension_count": 16,
+            "leading_dense_block_count": 1,
+            "expert_shared_count": 1,
+            "expert_gating_func": 2,
+            "expert_weights_norm": True,
+            "expert_weights_scale": 2.0,
+            "attention.indexer.head_count": 2,
+            "attention.indexer.key_length": 16,
+            "attention.indexer.top_k": 4,
+            "attention.indexer.block_size": 128,
+            "attention.indexer.local_blocks": 1,
+        },
+        apart,
+        ("exp_probs_b.bias", "output.weight"),
+        unread=CHOOSING_BLOCKS,
     ),
     "plm": RandomModel("plm", {**MLA, "attention.kv_lora_rank": 24}, apart),
     "step35": RandomModel(

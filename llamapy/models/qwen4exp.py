@@ -7,13 +7,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from llamapy.base.errors import ContextError
 from llamapy.kv.api import States
-from llamapy.loader.bounded import Keys, count
+from llamapy.loader.bounded import Keys
 from llamapy.loader.hparams import HParams, with_ngrams, with_streams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models import qwen35moe
 from llamapy.models.blocks import Decoder, streams
+from llamapy.models.blocks.chosen import INDEXER, refuse_choice, with_chosen
 from llamapy.models.blocks.decoder import decoder_tensors, feed_forward, mixed
 from llamapy.models.blocks.ends import embed, only_outputs, output
 from llamapy.models.blocks.gdn import gdn_at, gdn_states
@@ -22,15 +22,13 @@ from llamapy.models.builder import Builder
 
 RATIOS = "attention.compress_ratios"
 HANDLES = qwen35moe.HANDLES | {"embedding_length_per_layer_input", RATIOS}
-UNREAD = tuple(f"attn_{x}.bias" for x in "qkv") + tuple(
-    f"indexer.{x}.weight" for x in ("q_proj", "k_proj", "q_norm", "k_norm")
-)
+UNREAD = (*(f"attn_{x}.bias" for x in "qkv"), *INDEXER)
 
 
 def hparams(file: Keys, hp: HParams) -> HParams:
     hp = with_streams(file, qwen35moe.hparams(file, hp))
     if any(file.per_layer(f"qwen4exp.{RATIOS}", hp.n_layer + hp.n_layer_nextn, 0)):
-        hp = replace(hp, n_attended=count(file, "qwen4exp.attention.indexer.top_k", least=1))
+        hp = with_chosen(file, hp)
     return with_ngrams(file, hp)
 
 
@@ -58,11 +56,7 @@ def tensors(hp: HParams, has: Has) -> list[TensorSpec]:
 
 def build(g: Builder) -> None:
     hp, d = g.hp, _decoder(g.hp)
-    if hp.n_attended and g.n_ctx > hp.n_attended:
-        raise ContextError(
-            f"this model attends to chosen blocks in contexts of more than {hp.n_attended} tokens, "
-            f"which is not supported yet: use -c {hp.n_attended}"
-        )
+    refuse_choice(g)
     x = streams.repeated(embed(g), hp.n_streams)
     for il in range(hp.n_layer):
         if il == hp.ngrams.layer:

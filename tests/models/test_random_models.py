@@ -31,6 +31,7 @@ LOGITS = saved("random_logits.npz")
 LOGITS_RECURRENT = saved("recurrent_logits.npz")
 LOGITS_DECODERS = saved("decoder_logits.npz")
 ALL = {**MODELS, **RECURRENT, **DECODERS}
+TOP_K = "attention.indexer.top_k"
 TOKENS = LOGITS["tokens"].tolist()
 # MODELS have GELU, which the reference takes from half-precision tables.
 TOLERANCE = dict.fromkeys(MODELS, 1e-6) | dict.fromkeys(RECURRENT | DECODERS, 1e-8)

@@ -11,6 +11,7 @@ from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
 from llamapy.models.blocks.attn import BARE, Attn, attention, attention_tensors, factor_tensors
+from llamapy.models.blocks.chosen import refuse_choice
 from llamapy.models.blocks.ends import NONE, embed, end_tensors, head, only_outputs
 from llamapy.models.blocks.ffn import ffn, ffn_tensors
 from llamapy.models.blocks.moe import Moe, moe_ffn, moe_tensors
@@ -179,6 +180,7 @@ def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:
 def build_decoder(g: Builder, d: Decoder) -> None:
     """The whole graph."""
     hp = g.hp
+    refuse_choice(g)
     x = embed(g, scale=hp.embedding_scale)  # [n_embd, n_tokens]
     if d.embd_norm:
         named = d.weights and d.embd_norm != BARE
