@@ -13,7 +13,7 @@ from llamapy.models import registry
 from llamapy.tokenize.bytemap import CHARS
 
 KEYS = {
-    "context_length": 2048,
+    "context_length": 65536,
     "block_count": 2,
     "embedding_length": 64,
     "feed_forward_length": 96,

@@ -115,6 +115,32 @@ def test_perplexity(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str
     check("perplexity", got)
 
 
+def test_divergence_and_tasks(
+    model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text, base = tmp_path / "text", str(tmp_path / "base")
+    text.write_text("the end of the affair " * 20)
+    swag, grande = tmp_path / "swag", tmp_path / "grande"
+    swag.write_text("the cat sat\n1\non the mat\nin a hat\nat bat\nrat\n" * 2)
+    grande.write_text("1,the _ sat on the mat,cat,dog,1\n")
+    ppl = ["perplexity", "-m", model, "--json", "-t", "1"]
+    (got,) = lines([*ppl, "-f", str(text), "-c", "32", "--chunks", "2", "--kl-base", base], capfd)
+    check("perplexity", got)
+    for i, more in enumerate(
+        [
+            ["--kl", base],
+            ["-f", str(text), "-c", "32", "--chunks", "2", "--method", "hf", "--stride", "16"],
+            ["-f", str(swag), "--hellaswag"],
+            ["-f", str(grande), "--winogrande"],
+        ]
+    ):
+        chunks = tmp_path / f"chunks{i}"
+        (got,) = lines([*ppl, *more, "--chunks-out", str(chunks)], capfd)
+        check("perplexity", got)
+        for line in chunks.read_text().splitlines():
+            check("perplexity-chunks", json.loads(line))
+
+
 def test_tokenize(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     for args in (["the \xe9nd"], ["--tokens", "72,105"], ["--tokens", "200"]):
         (got,) = lines(["tokenize", *args, "-m", model, "--json"], capfd)
@@ -145,7 +171,7 @@ def test_logits_and_graph(model: str, tmp_path: Path, capfd: pytest.CaptureFixtu
 def test_plan(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     (got,) = lines(["plan", model, "--json", "-np", "2"], capfd)
     check("plan", got)
-    (got,) = lines(["plan", model, "--json", "-c", "60000000", "-ctk", "f32"], capfd, 5)
+    (got,) = lines(["plan", model, "--json", "-c", "2000000000"], capfd, 5)
     check("plan", got)
 
 

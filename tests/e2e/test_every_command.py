@@ -40,7 +40,7 @@ class World:
         self.long = self.file("long", b"the end of the affair\n" * 40000)
         lines = [{"id": i, "prompt": f"the {i}"} for i in range(3)]
         self.lines = self.file("in.jsonl", "".join(json.dumps(x) + "\n" for x in lines).encode())
-        lines = [{"id": i, "prompt": f"the {i}", "n": 500} for i in range(200)]
+        lines = [{"id": i, "prompt": f"the {i}", "n": 1900} for i in range(200)]
         self.many = self.file("many.jsonl", "".join(json.dumps(x) + "\n" for x in lines).encode())
         self._process = subprocess.Popen(
             [sys.executable, forked.__file__],
@@ -111,12 +111,12 @@ def rows(w: World) -> dict[str, tuple[Words, Words, Words | None]]:
     run = ["run", *m, "-p", "the", "--temp", "0", "--ignore-eos"]
     perplexity = ["perplexity", *m, "-c", "128"]
     return {
-        "run": ([*run, "-n", "3"], ["-o"], [*run, "-n", "1900"]),
+        "run": ([*run, "-n", "3"], ["-o"], [*run, "-n", "60000"]),
         "batch": (["batch", w.lines, *m, "-n", "2"], ["-o"], ["batch", w.many, *m]),
         "logits": (
             ["logits", *m, "--tokens", "1,2", "-o", "/dev/null", "--json"],
             ["-o"],
-            ["logits", *m, "--tokens", ",".join(["5"] * 2000), "-o", "/dev/null", "-ub", "1"],
+            ["logits", *m, "--tokens", ",".join(["5"] * 20000), "-o", "/dev/null", "-ub", "1"],
         ),
         "embed": (
             ["embed", "-m", w.bert, "-p", "the cat", "--pooling", "cls"],
@@ -130,6 +130,7 @@ def rows(w: World) -> dict[str, tuple[Words, Words, Words | None]]:
         ),
         "tokenize": (["tokenize", "the end", *m], [], ["tokenize", *m, "-f", w.long]),
         "inspect": (["inspect", w.model], [], None),
+        "plan": (["plan", w.model], ["-o"], None),
         "graph": (["graph", *m], ["-o"], None),
         "bench": (["bench", *m, *SMALL], [], ["bench", *m, "-p", "1", "-n", "0", "-r", "100000"]),
         "pull": (["pull", "--list"], [], None),
