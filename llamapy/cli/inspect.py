@@ -12,7 +12,7 @@ from llamapy.app.inspect import inspect
 from llamapy.base.errors import FileError, UsageError
 from llamapy.base.memory import in_units
 from llamapy.cli import options
-from llamapy.cli.streams import answer_to
+from llamapy.cli.streams import answer_to, printable
 
 File = Annotated[
     str, typer.Argument(metavar="[FILE]", help="A GGUF file, any shard of one, or its folder.")
@@ -65,26 +65,26 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
     """The text form: a summary, the types, the keys, the tensors if asked for, what is wrong."""
     for label, value in summary(found):
         if value:
-            yield f"{label:<14}{_printable(value)}"
+            yield f"{label:<14}{printable(value)}"
     yield from _types(found)
     yield ""
     yield f"keys ({len(found['keys'])})"
     for name, key in found["keys"].items():
-        yield f"  {_printable(name):<40} {key['type']:<14} {_printable(_short(key['value']))}"
+        yield f"  {printable(name):<40} {key['type']:<14} {printable(_short(key['value']))}"
     if "tensors" in found:
         yield ""
         yield f"tensors ({len(found['tensors'])})"
         for t in found["tensors"]:
             shape = " x ".join(map(str, t["shape"]))
             yield (
-                f"  {_printable(t['name']):<40} {t['type']:<8} {shape:>24} {t['n_bytes']:>12} bytes"
+                f"  {printable(t['name']):<40} {t['type']:<8} {shape:>24} {t['n_bytes']:>12} bytes"
                 f" at {t['offset']}"
             )
     for label in ("notes", "problems"):
         if found[label]:
             yield ""
             yield label
-            yield from (f"  {_printable(line)}" for line in found[label])
+            yield from (f"  {printable(line)}" for line in found[label])
 
 
 def summary(f: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -163,11 +163,6 @@ def _short(value: Any) -> str:
 
 def _item(value: Any) -> str:
     return f"{value:.7g}" if isinstance(value, float) else str(value)
-
-
-def _printable(s: Any) -> str:
-    """Nothing that a terminal would obey."""
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(s))
 
 
 def _count(n: int) -> str:

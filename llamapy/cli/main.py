@@ -32,6 +32,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("perplexity", "llamapy.cli.perplexity", "how well a model foretells a text"),
     Row("tokenize", "llamapy.cli.tokenize", "text to token ids, or back"),
     Row("inspect", "llamapy.cli.inspect", "keys and tensors of a GGUF file, damaged ones too"),
+    Row("verify", "llamapy.cli.verify", "whether a GGUF file is sound, to the last number"),
     Row("plan", "llamapy.cli.plan", "how much memory a model takes, and whether it fits"),
     Row("graph", "llamapy.cli.graph", "the planned graph: nodes, memory, devices, fusions"),
     Row("bench", "llamapy.cli.bench", "tokens per second, and how much of the machine that is"),

@@ -74,6 +74,11 @@ def answer_to(path: str | None) -> Iterator[Output]:
         yield Output(f, path)
 
 
+def printable(s: object) -> str:
+    """Nothing that a terminal would obey, on one line."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(s))
+
+
 def read_stdin() -> bytes:
     """All of stdin. At its end already: empty, at once."""
     try:

@@ -141,6 +141,12 @@ def _declare(dll: ctypes.CDLL) -> None:
         "lp_keep_row": (i64, (p, i64, f32, f64, f64, f64, i32, p)),
         "lp_kept_against": (i64, (p, i64, p, i64, f32, p)),
     }
+    signatures |= {
+        "lp_xxh64_begin": (None, (p,)),
+        "lp_xxh64_add": (None, (p, p, i64)),
+        "lp_xxh64_end": (ctypes.c_uint64, (p,)),
+        "lp_nonfinite": (i64, (i32, p, i64, i64, p)),
+    }
     for name, (result, arguments) in signatures.items():
         function = getattr(dll, name)
         function.restype, function.argtypes = result, arguments

@@ -97,7 +97,7 @@ def open_model(path: str | os.PathLike[str]) -> ModelFiles:
         path = _only_model(path)
     shards: list[GGUF] = []
     try:
-        for p in _shard_paths(path):
+        for p in shard_paths(path):
             shards.append(GGUF.open(p))
         _check_shards(shards)
         return ModelFiles(shards)
@@ -167,7 +167,7 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
     return [(1, int(s)) if s.isdecimal() else (0, s) for s in parts]
 
 
-def _shard_paths(path: Path) -> list[Path]:
+def shard_paths(path: Path) -> list[Path]:
     """All shards of the model, by the name of one of them; each missing one is named."""
     match = _SHARD.fullmatch(path.name)
     if not match:

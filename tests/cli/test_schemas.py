@@ -168,11 +168,23 @@ def test_logits_and_graph(model: str, tmp_path: Path, capfd: pytest.CaptureFixtu
         check("graph", got)
 
 
-def test_plan(model: str, capfd: pytest.CaptureFixture[str]) -> None:
-    (got,) = lines(["plan", model, "--json", "-np", "2"], capfd)
-    check("plan", got)
-    (got,) = lines(["plan", model, "--json", "-c", "2000000000"], capfd, 5)
-    check("plan", got)
+def test_plan(
+    model: str, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for available, code in ((10**12, 0), (1000, 5), (None, 0)):
+        monkeypatch.setattr("llamapy.app.plan._available", lambda n=available: n)
+        (got,) = lines(["plan", model, "--json", "-np", "2"], capfd, code)
+        check("plan", got)
+
+
+def test_verify(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (got,) = lines(["verify", model, "--json"], capfd)
+    check("verify", got)
+    torn = tmp_path / "torn.gguf"
+    torn.write_bytes(Path(model).read_bytes()[:-100])
+    (got,) = lines(["verify", str(torn), "--json"], capfd, 3)
+    check("verify", got)
+    assert got["findings"] and not got["sound"]
 
 
 def test_embed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

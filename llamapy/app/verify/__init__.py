@@ -1,0 +1,1 @@
+"""Whether a file is what it should be: its structure, every number in it, its checksums."""
