@@ -8,7 +8,7 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from llamapy.kv.api import GroupView, Ints, Ubatch
+from llamapy.kv.api import GroupView, Ints, Ubatch, counted
 
 TILE = 64  # attention cuts positions into tiles of this size; a list starts on a tile
 PAD = 256  # list lengths are rounded up to this, so one graph lasts this many decode steps
@@ -69,7 +69,7 @@ class Cells:
         `next_pos[s]`: the first position that sequence s will be asked about."""
         start = self._free_from
         if start + n <= self.n_cells and max(self.pos[start : start + n].tolist(), default=-1) < 0:
-            return np.arange(start, start + n, dtype=np.int32)
+            return counted(start, n)
         cells = np.flatnonzero(self.pos < 0)
         if len(cells) < n:
             cells = np.sort(np.concatenate([cells, self._gone(next_pos)[: n - len(cells)]]))

@@ -10,19 +10,19 @@ import numpy as np
 import numpy.typing as npt
 
 from llamapy.base.errors import ContextError, UsageError
-from llamapy.kv.api import Ints, Ubatch
+from llamapy.kv.api import Ints, Ubatch, counted
 
 MIN, MAX = np.iinfo(np.int32).min, np.iinfo(np.int32).max
-_TYPES = (("tokens", np.dtype(np.int32)), ("pos", np.dtype(np.int32)), ("want", np.dtype(np.bool_)))
-# Of a step of one token, which is made often: the caches are cold then, and each call into numpy
-# takes some microseconds.
+_INT, _BOOL = np.dtype(np.int32), np.dtype(np.bool_)
+# Of a step of one token, which is made often: the weights have just driven all else out of the
+# CPU's caches, and each call into numpy takes 5 to 20 us.
 _NO, _YES = np.zeros(1, np.bool_), np.ones(1, np.bool_)
 _FIRST, _NONE = np.zeros(1, np.int32), np.zeros(0, np.int32)
 for _constant in (_NO, _YES, _FIRST, _NONE):
     _constant.flags.writeable = False
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Batch:
     """Tokens of one or more sequences. `seqs[i]` are the sequences token i is added to, which must
     be the same up to there; `want[i]` asks for its logits, which come back in the order of the
@@ -38,16 +38,18 @@ class Batch:
     n_outputs: int = field(init=False)
 
     def __post_init__(self) -> None:
-        for name, type_ in _TYPES:
-            array = getattr(self, name)
-            if array.dtype != type_ or array.shape != (len(self.seqs),):
+        n = len(self.seqs)
+        for name, array, type_ in (
+            ("tokens", self.tokens, _INT), ("pos", self.pos, _INT), ("want", self.want, _BOOL)
+        ):  # fmt: skip
+            if array.dtype != type_ or array.shape != (n,):
                 raise UsageError(
-                    f"a batch of {len(self.seqs)} tokens: {name} must be "
-                    f"{type_}[{len(self.seqs)}], not {array.dtype}{list(array.shape)}"
+                    f"a batch of {n} tokens: {name} must be {type_}[{n}], not "
+                    f"{array.dtype}{list(array.shape)}"
                 )
         if () in self.seqs:
             raise UsageError(f"token {self.seqs.index(())} of a batch belongs to no sequence")
-        object.__setattr__(self, "n_outputs", self.want.tobytes().count(1))
+        self.n_outputs = self.want.tobytes().count(1)
 
     @property
     def n_tokens(self) -> int:
@@ -59,12 +61,11 @@ def single(tokens: Sequence[int] | Ints, first_pos: int, seq: int, logits: str) 
     if logits not in ("last", "all", "none"):
         raise UsageError(f"logits must be 'last', 'all' or 'none', not {logits!r}")
     ids = _ids(tokens)
+    pos = counted(first_pos, len(ids))
     if len(ids) == 1:
-        want = _NO if logits == "none" else _YES
-        return Batch(ids, np.array((first_pos,), np.int32), ((seq,),), want)
+        return Batch(ids, pos, ((seq,),), _NO if logits == "none" else _YES)
     want = np.full(len(ids), logits == "all")
     want[-1:] = logits != "none"
-    pos = np.arange(first_pos, first_pos + len(ids), dtype=np.int32)
     return Batch(ids, pos, ((seq,),) * len(ids), want)
 
 
@@ -75,9 +76,7 @@ def _ids(tokens: Sequence[int] | Ints) -> Ints:
         raise UsageError(f"tokens must be a list of ids, got {ids.ndim} axes")
     if ids.size and ids.dtype.kind not in "iu":
         raise UsageError(f"tokens must be whole numbers, got {ids.dtype}")
-    if ids.dtype == np.int32 and ids.flags.c_contiguous:
-        return ids
-    if ids.dtype != np.int32 and ids.size and not MIN <= ids.min() <= ids.max() <= MAX:
+    if ids.dtype != _INT and ids.size and not MIN <= ids.min() <= ids.max() <= MAX:
         raise UsageError(f"tokens reach from {ids.min()} to {ids.max()}: no ids")
     return np.ascontiguousarray(ids, np.int32)
 

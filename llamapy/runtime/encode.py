@@ -26,4 +26,4 @@ def text_batch(hp: HParams, tokens: Sequence[int] | Ints, seq: int, n_past: int)
 
 def encoding(key: GraphKey) -> GraphKey:
     """Of as long a text."""
-    return replace(key, n_outputs=0, encodes=True)
+    return key._replace(n_outputs=0, encodes=True)

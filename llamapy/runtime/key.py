@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from llamapy.kv.api import Step, Ubatch
 from llamapy.models.builder import LOGITS, GraphShape
 
 
-@dataclass(frozen=True, slots=True)
-class GraphKey:
+class GraphKey(NamedTuple):
     """Everything a graph's shape hangs on. Equal keys, equal graphs: reuse is `==`.
 
     What is fixed for a context (model, cache, options) stays out; what can change between steps and
