@@ -37,9 +37,14 @@ class Compiled:
         self._events: dict[tuple[int, int], Any] = {}  # (backend, pipeline copy) -> its last
         self._turn = 0
 
+    @property
+    def valid(self) -> bool:
+        """Whether its memory is still what it was compiled for."""
+        return self._version == self._allocator.version
+
     def run(self) -> None:
         """Compute the graph once. Raises what a device raises (KernelError names the node)."""
-        assert self._version == self._allocator.version, "compiled graph outlived its memory"
+        assert self.valid, "compiled graph outlived its memory"
         c, self._turn = self._turn, (self._turn + 1) % len(self.programs)
         before: int | None = None
         for split, program in zip(self.splits, self.programs[c], strict=True):

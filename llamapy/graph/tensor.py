@@ -92,13 +92,13 @@ class Tensor:
     @property
     def n_bytes(self) -> int:
         """Bytes from the first element to the end of the last, gaps included; 0 if empty."""
-        ne, nb = self.ne, self.nb
-        if 0 in ne:
+        ne0, ne1, ne2, ne3 = self.ne
+        if not (ne0 and ne1 and ne2 and ne3):
             return 0
-        row = self.type.row_bytes(ne[0]) if nb[0] == self.type.size_bytes else (ne[0] - 1) * nb[0]
-        if nb[0] != self.type.size_bytes:
-            row += self.type.size_bytes
-        return row + sum((ne[i] - 1) * nb[i] for i in (1, 2, 3))
+        nb0, nb1, nb2, nb3 = self.nb
+        size = self.type.size_bytes
+        row = self.type.row_bytes(ne0) if nb0 == size else (ne0 - 1) * nb0 + size
+        return row + (ne1 - 1) * nb1 + (ne2 - 1) * nb2 + (ne3 - 1) * nb3
 
     @property
     def is_contiguous(self) -> bool:

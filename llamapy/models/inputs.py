@@ -14,20 +14,34 @@ from llamapy.kv.api import Floats, Ints, Step, Ubatch, floats, ints
 from llamapy.loader.hparams import HParams
 
 Values = Callable[[Ubatch, Step], Ints | Floats]
+Place = tuple[Any, int, int, Values]
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """`values` gives an array whose C order is the tensor's order (last axis = ne[0])."""
+    """`values` gives an array whose C order is the tensor's order (last axis = ne[0]); or fewer
+    elements along its first axis."""
 
     tensor: Tensor
     values: Values
 
-    def place(self) -> tuple[Any, int, Values] | None:
-        """Buffer and offset of a graph whose memory is planned, and what to write there. None for
-        an input that no node of the graph needs."""
+    def place(self) -> Place | None:
+        """Buffer, offset and bytes in a graph whose memory is planned, and what to write there.
+        None for an input that no node of the graph needs."""
         buffer, offset = self.tensor.home()
-        return None if buffer is None else (buffer, offset, self.values)
+        return None if buffer is None else (buffer, offset, self.tensor.n_bytes, self.values)
+
+
+def fill(place: Place, ubatch: Ubatch, step: Step) -> None:
+    """Write an input. Where the graph is for more than there are, the last one stands in for the
+    missing ones."""
+    buffer, offset, n_bytes, make = place
+    values = make(ubatch, step)
+    buffer.write(offset, values)
+    if values.nbytes < n_bytes:
+        last = values[-1:]
+        n_missing = (n_bytes - values.nbytes) // last.nbytes
+        buffer.write(offset + values.nbytes, last.repeat(n_missing, axis=0))
 
 
 def _input(name: str, ne: tuple[int, ...], values: Values, type_: Type = I32) -> Input:

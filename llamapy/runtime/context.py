@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from llamapy.base.closing import Closing
 from llamapy.base.errors import UsageError
 from llamapy.devices.cpu.device import CpuProgram
-from llamapy.devices.cpu.prepare import most_cut
+from llamapy.devices.cpu.prepare import PAIR_COLUMNS, most_cut
 from llamapy.ffi.lib import isa_report
 from llamapy.graph import dump
 from llamapy.graph.cgraph import CGraph
@@ -28,33 +28,17 @@ from llamapy.kv import saved
 from llamapy.kv.api import Floats, Ints, Ubatch
 from llamapy.kv.cells import TILE
 from llamapy.models.builder import EMBEDDINGS, LOGITS, Builder, GraphShape
-from llamapy.models.inputs import Values
+from llamapy.models.inputs import fill
 from llamapy.runtime.batch import Batch, single, split, whole
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
 from llamapy.runtime.encode import encoding, text_batch
-from llamapy.runtime.key import Counters, GraphKey
+from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_rows
+from llamapy.runtime.key import Counters, GraphKey, rounded
 from llamapy.runtime.memory import open_memory
 from llamapy.runtime.params import ContextParams, Parts
 
 __all__ = ["Context", "ContextParams", "Parts"]
-
-
-@dataclass(slots=True)
-class _Built:
-    """A graph ready to run."""
-
-    key: GraphKey
-    inputs: list[tuple[Any, int, Values]]
-    result: Floats  # [n_outputs, n_vocab or n_embd], a view of its buffer
-    compiled: Compiled
-
-
-def read_rows(t: Tensor) -> Floats:
-    """A computed f32 tensor [n, rows] as array [rows, n]: a view of its buffer."""
-    buffer, offset = t.home()
-    assert buffer is not None
-    return np.frombuffer(buffer.read(offset, t.n_bytes), np.float32).reshape(t.ne[1], t.ne[0])
 
 
 class Context(Closing):
@@ -82,11 +66,15 @@ class Context(Closing):
             type_v=params.type_v,
         )
         self._sched = Scheduler([*parts.devices, self._cpu])
-        self._built: _Built | None = None
+        # Padding would be tokens of a state, or of a text.
+        self._rounds = (
+            params.rounded and self.memory.cut == "anywhere" and not parts.hp.stacks.n_dec
+        )
+        self._kept = Kept(N_KEPT_ROUNDED if self._rounds else N_KEPT)
         self._closed = False
         self._n_outputs = 0
         try:
-            self.reserve(params.n_seq_max)
+            self.reserve(rounded(params.n_seq_max) if self._rounds else params.n_seq_max)
             self._pool = self._cpu.pool  # now, so that `abort` finds it at any time
         except BaseException:
             self.close()
@@ -135,19 +123,33 @@ class Context(Closing):
         """The embedding of one text, by itself: see runtime.embed.embed."""
         return next(embed(self, [tokens], pooling))
 
+    def parts(self, batch: Batch) -> Iterator[tuple[Ints, Floats]]:
+        """As decode_batch, ubatch by ubatch: places in the result and rows, a view that the next
+        ubatch overwrites."""
+        for ubatch in self._ubatches(batch):
+            yield ubatch.order, self.process_ubatch(ubatch)
+
     def _compute(self, batch: Batch, ends: str) -> Floats:
+        ubatches = self._ubatches(batch)
+        if isinstance(ubatches, tuple):
+            return self.process_ubatch(ubatches[0], ends=ends).copy()
+        out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
+        for ubatch in ubatches:
+            out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
+        return out
+
+    def _ubatches(self, batch: Batch) -> Iterable[Ubatch]:
+        """What is computed one after the other; a tuple where it is one."""
         self._check_open()
         places = self._weights.get("position_embd.weight")
         check(batch, self, self.memory.twins, 0 if places is None else places.ne[1])
-        n_outputs = min(batch.n_outputs, self._n_ubatch)  # of one graph
+        n_outputs = rounded(batch.n_outputs) if self._rounds else batch.n_outputs
+        n_outputs = min(n_outputs, self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
             self.reserve(n_outputs)
         if batch.n_tokens <= self._n_ubatch and self.memory.cut == "anywhere" and not batch.encodes:
-            return self.process_ubatch(whole(batch), ends=ends).copy()
-        out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
-        for ubatch in split(batch, self._n_ubatch, "whole" if batch.encodes else self.memory.cut):
-            out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
-        return out
+            return (whole(batch),)
+        return split(batch, self._n_ubatch, "whole" if batch.encodes else self.memory.cut)
 
     def encode(self, tokens: Sequence[int] | Ints, *, seq_id: int = 0) -> None:
         """Have the encoder read a text for a sequence: see runtime.encode.text_batch."""
@@ -155,7 +157,7 @@ class Context(Closing):
 
     def weights_changed(self) -> None:
         """The next step builds its graph anew."""
-        self._built = None
+        self._kept.clear()
 
     def process_ubatch(
         self,
@@ -170,22 +172,25 @@ class Context(Closing):
         try:
             step.apply()  # the one line that edits the cache's books
             key = GraphKey.of(ubatch, step, ends)
-            built = self._built
-            if built is not None and built.key == key:
+            if self._rounds:
+                key = key.rounded(self._n_ubatch, self.params.n_seq_max)
+            built = self._kept.get(key)
+            if built is not None:
                 self.counters.reused += 1
             else:
                 built = self._build(key)
                 self.counters.built += 1
-            for buffer, offset, values in built.inputs:
-                buffer.write(offset, values(ubatch, step))
+            for place in built.inputs:
+                fill(place, ubatch, step)
+            start = time.perf_counter()
             (run or Compiled.run)(built.compiled)
+            self.counters.seconds += time.perf_counter() - start
         except BaseException:
             step.revert()
             raise
-        return built.result
+        return built.result[: ubatch.n_outputs]
 
-    def _build(self, key: GraphKey) -> _Built:
-        self._built = None  # its memory is about to be planned anew
+    def _build(self, key: GraphKey) -> Built:
         self._cpu.n_threads = self._threads_for(key)
         g = self._graph(key)
         compiled = self._sched.compile(self._fuse(g.cgraph))
@@ -193,8 +198,9 @@ class Context(Closing):
         rows = np.empty((0, self._width(key.ends)), np.float32)
         if g.result is not None and key.n_outputs:
             rows = read_rows(g.result)
-        self._built = _Built(key, inputs, rows, compiled)
-        return self._built
+        built = Built(key, inputs, rows, compiled)
+        self._kept.put(built)
+        return built
 
     def _graph(self, key: GraphKey) -> Builder:
         g = self.builder(key.shape())
@@ -210,7 +216,6 @@ class Context(Closing):
     def run_alone(self, g: Builder, given: Mapping[Tensor, Floats]) -> Floats:
         """A graph that has nothing to do with the memory, with its inputs: [rows, n]."""
         self._check_open()
-        self._built = None  # its memory is about to be planned anew
         assert g.result is not None
         compiled = self._sched.compile(self._fuse(g.cgraph))
         for tensor, values in given.items():
@@ -254,7 +259,6 @@ class Context(Closing):
     def reserve(self, n_outputs: int) -> None:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
         that nothing is opened later. Grows with the outputs asked for."""
-        self._built = None
         for key in self.worst(n_outputs):
             self._cpu.n_threads = self._threads_for(key)
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
@@ -268,7 +272,10 @@ class Context(Closing):
     def worst(self, n_outputs: int) -> list[GraphKey]:
         """The graphs that take the most memory."""
         sizes = dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut()))
-        keys = [self._worst(n, min(n_outputs, n)) for n in sizes]
+        outputs = [n_outputs]
+        if PAIR_COLUMNS < n_outputs < 3 * PAIR_COLUMNS:  # whose logits come in two terms each
+            outputs.append(PAIR_COLUMNS)
+        keys = [self._worst(n, min(n_out, n)) for n in sizes for n_out in outputs]
         if self.hp.stacks.n_dec:
             keys.append(encoding(self._worst(self._n_ubatch, 0)))
         return keys
@@ -316,6 +323,11 @@ class Context(Closing):
     def buffer_bytes(self) -> dict[str, int]:
         """Bytes opened: compute buffers by device, and the cache."""
         return {**self._sched.buffer_bytes(), "kv": self.memory.n_bytes}
+
+    @property
+    def graph_bytes(self) -> int:
+        """What the graphs take that are kept ready; an estimate."""
+        return self._kept.n_bytes
 
     def dump_graph(self, kind: str = "decode", format: str = "text") -> str:
         """The planned worst-case graph, `kind` 'decode' or 'prompt', as 'text', 'dot' or 'json'."""
@@ -380,7 +392,7 @@ class Context(Closing):
     def close(self) -> None:
         """Free threads and buffers. Twice is fine."""
         self._closed = True
-        self._built = None
+        self._kept.clear()
         self._cpu.close()  # first: a run that is on ends before its memory goes
         self._sched.free()
         self.memory.free()

@@ -9,6 +9,14 @@ from llamapy.kv.api import Step, Ubatch
 from llamapy.models.builder import LOGITS, GraphShape
 
 
+def rounded(n: int) -> int:
+    """A size that many share: from 5 on an even one, from 64 on up to a sixteenth more than n."""
+    if n < 5:
+        return n
+    unit = max(2, 1 << max(n.bit_length() - 5, 0))
+    return -(-n // unit) * unit
+
+
 class GraphKey(NamedTuple):
     """Everything a graph's shape hangs on. Equal keys, equal graphs: reuse is `==`.
 
@@ -25,6 +33,16 @@ class GraphKey(NamedTuple):
     def of(cls, ubatch: Ubatch, step: Step, ends: str) -> GraphKey:
         return cls(ubatch.n_tokens, ubatch.n_outputs, step.sizes, ends, ubatch.encodes)
 
+    def rounded(self, n_ubatch: int, n_lists: int) -> GraphKey:
+        """The key of a graph that serves this one and others: tokens, outputs and lists are filled
+        up with the last one of each (inputs.fill), which computes and stores the same once more.
+        It does not pay for one prompt, but where many of all lengths would be built for."""
+        return self._replace(
+            n_tokens=min(rounded(self.n_tokens), n_ubatch),
+            n_outputs=min(rounded(self.n_outputs), n_ubatch),
+            sizes=(n_lists, *self.sizes[1:]),
+        )
+
     def shape(self) -> GraphShape:
         n_lists, *n_kv = self.sizes
         return GraphShape(
@@ -34,7 +52,8 @@ class GraphKey(NamedTuple):
 
 @dataclass(slots=True)
 class Counters:
-    """How often a graph was built and how often it was run again."""
+    """How often a graph was built and how often it was run again; the time all runs took."""
 
     built: int = 0
     reused: int = 0
+    seconds: float = 0.0

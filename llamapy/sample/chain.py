@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import islice
@@ -50,6 +51,7 @@ class Sampler:
         self.params, self.vocab = params, vocab
         self.seed = actual_seed(params.seed if seed is None else seed)
         self._bias = self._biases()
+        self._lowers = all(value <= 0 for value in self._bias.values())
         self._breakers: Breakers = (
             find_breakers(vocab, params.dry_sequence_breakers) if self._active("dry") else {}
         )
@@ -81,6 +83,10 @@ class Sampler:
 
         Raises NumericError when the logits hold NaN or +inf, or leave no token possible.
         """
+        if self._lowers and self.params.greedy and not self._steps:
+            id = int(logits.argmax())  # where there is a NaN, that one
+            if id not in self._bias and math.isfinite(logits[id]):
+                return id
         c = Candidates(logits)
         _check(logits)
         if self._bias:

@@ -108,9 +108,11 @@ def rows(draw, mirror: Mirror) -> list[tuple[tuple[int, ...], int, bool]]:
     return [((s,), (i * step + s) % 128, i % some == 0) for i, s in enumerate(order)]
 
 
+@pytest.mark.parametrize("rounded", [False, True])
 @pytest.mark.parametrize("name", CORE)
-def test_any_operations_leave_each_sequence_its_own(open_model, alone, name):
-    with open_model(name).context(**PARAMS, n_seq_max=N_SEQ, n_ubatch=16) as ctx:
+def test_any_operations_leave_each_sequence_its_own(open_model, alone, name, rounded):
+    sizes = {"n_seq_max": N_SEQ, "n_ubatch": 91 if rounded else 16, "rounded": rounded}
+    with open_model(name).context(**PARAMS, **sizes) as ctx:
 
         @settings(
             max_examples=25,
@@ -219,6 +221,24 @@ def test_many_outputs_are_reserved_once(open_model):
         assert (ctx.counters.built, ctx.counters.reused) == (1, 3)
         ctx.decode([1] * 64, logits="all")
         assert (ctx.counters.built, ctx.counters.reused) == (1, 7)
+
+
+def test_rounded_graphs_come_again(open_model):
+    with open_model("llama-dense").context(**PARAMS, n_seq_max=3, rounded=True) as ctx:
+        for n in (200, 193, 199, 67, 68, 1, 1, 5, 6, 1):
+            ctx.clear()
+            ctx.decode([1] * n)
+        assert (ctx.counters.built, ctx.counters.reused) == (4, 6)
+    with open_model("llama-dense").context(**PARAMS) as ctx:
+        for n in (9, 1, 9, 1, 8, 1):
+            ctx.clear()
+            ctx.decode([1] * n)
+        assert (ctx.counters.built, ctx.counters.reused) == (3, 3)
+        sizes: list[int] = []
+        for n in range(10, 30):
+            ctx.decode([1] * n, logits="none")
+            sizes.append(ctx.graph_bytes)
+        assert ctx.counters.built == 23 and len(set(sizes[4:])) == 1
 
 
 def test_two_threads_with_a_context_each(open_model, alone):

@@ -62,7 +62,7 @@ def lengths(wtype: str) -> tuple[int, ...]:
 def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
     for k in lengths(row.wtype):
-        for m, n in ((1, 1), (9, 1), (35, 2), (7, 3), (33, 4), (41, 5), (40, 7), (65, 16)):
+        for m, n in ((1, 1), (9, 1), (35, 2), (7, 3), (33, 4), (41, 5), (40, 15), (65, 11)):
             m = rows_of(row.wtype, m)
             w = weights(rng, row.wtype, (k, m))
             x = activations(rng, row.xtype, n, k)

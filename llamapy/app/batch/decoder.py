@@ -155,17 +155,16 @@ class LocalDecoder:
         parts = self._parts()
         if not parts:
             return done
-        logits = self.ctx.decode_batch(_batch(parts))
-        row = 0
+        batch = _batch(parts)
+        wanted = [place for place, n in parts if n == len(place.todo)]
         for place, n in parts:
             self.n_prompt += n if not place.ids else 0
             place.advance(n)
-            if place.todo:
-                continue
-            answer = self._take(place, logits[row])
-            row += 1
-            if answer is not None:
-                done.append(answer)
+        for order, rows in self.ctx.parts(batch):
+            for i, logits in zip(order.tolist(), rows, strict=True):
+                answer = self._take(wanted[i], logits)
+                if answer is not None:
+                    done.append(answer)
         return done
 
     def _take(self, place: _Place, logits: Any) -> Answer | None:

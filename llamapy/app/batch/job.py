@@ -132,9 +132,8 @@ class Job:
         n = min(n_parallel, len(plans), settings.n_ubatch, settings.n_batch)
         try:
             if n:
-                if n == 1:  # interleaved weights gain nothing where columns come together
-                    steps = sum(p.plan.n_max for p in plans)
-                    self.model.will_generate(steps, interrupted, silent)
+                steps = sum(p.plan.n_max for p in plans) // n
+                self.model.will_generate(steps, interrupted, silent)
                 with self._context(plans, n, settings) as ctx, ctx.interruptible():
                     n_ubatch = min(settings.n_ubatch, settings.n_batch, ctx.n_ctx)
                     decoder = LocalDecoder(ctx, self.model.tokenizer, n, n_ubatch)
@@ -149,7 +148,9 @@ class Job:
         """Room for the `n` requests that may need most."""
         cells = sum(sorted((p.n_cells for p in plans), reverse=True)[:n])
         longest = max(p.plan.n_ctx for p in plans)
-        return self.model.context(**s.of_context(n_ctx=cells, n_ctx_seq=longest, n_seq_max=n))
+        return self.model.context(
+            **s.of_context(n_ctx=cells, n_ctx_seq=longest, n_seq_max=n), rounded=True
+        )
 
     def drive(
         self,

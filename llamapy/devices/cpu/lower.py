@@ -108,8 +108,13 @@ class _Lowering:
     slots: dict[int, int] = field(default_factory=dict)
     bases: list[int] = field(default_factory=list)
     keep: list[Any] = field(default_factory=list)  # buffers, so that their ids stay theirs
+    known: dict[Tensor, tuple[tuple[int, ...], Span]] = field(default_factory=dict)
 
-    def operand(self, t: Tensor) -> tuple[int, ...]:
+    def operand(self, t: Tensor) -> tuple[tuple[int, ...], Span]:
+        """Its words in a record, and the bytes it takes."""
+        found = self.known.get(t)
+        if found is not None:
+            return found
         buffer, offset = t.home()
         if buffer is None:
             raise KernelError(f"{t.name}: has no memory; the plan is incomplete")
@@ -118,7 +123,9 @@ class _Lowering:
             slot = self.slots[id(buffer)] = len(self.bases)
             self.bases.append(buffer.address)
             self.keep.append(buffer)
-        return (slot, offset, t.type.id, *t.ne, *t.nb)
+        words = (slot, offset, t.type.id, *t.ne, *t.nb)
+        found = self.known[t] = words, (slot, offset, offset + t.n_bytes)
+        return found
 
 
 def _params(node: Tensor) -> tuple[list[int], list[float]]:
@@ -134,9 +141,13 @@ def _params(node: Tensor) -> tuple[list[int], list[float]]:
     return ints, floats
 
 
-def _meets(span: Span, others: Iterable[Span]) -> bool:
-    slot, lo, hi = span
-    return any(s == slot and lo < h and low < hi for s, low, h in others)
+def _meet(some: Iterable[Span], others: list[Span]) -> bool:
+    """Whether a span of one has a byte of a span of the other."""
+    for slot, lo, hi in some:
+        for s, low, high in others:
+            if s == slot and lo < high and low < hi:
+                return True
+    return False
 
 
 @dataclass(slots=True)
@@ -148,9 +159,7 @@ class _Stage:
 
     def must_wait(self, reads: list[Span], writes: list[Span]) -> bool:
         """Whether a node cannot join; it then begins a stage of its own."""
-        waits = any(_meets(w, self.reads) or _meets(w, self.writes) for w in writes) or any(
-            _meets(r, self.writes) for r in reads
-        )
+        waits = _meet(writes, self.reads) or _meet(writes, self.writes) or _meet(reads, self.writes)
         if waits:
             self.reads, self.writes = [], []
         self.reads += reads
@@ -158,18 +167,21 @@ class _Stage:
         return waits
 
 
-def _span(operand: tuple[int, ...], t: Tensor) -> Span:
-    return operand[0], operand[1], operand[1] + t.n_bytes
-
-
-def _words(head: list[int], ints: list[int], operands: list[tuple[int, ...]]) -> list[int]:
-    """A record's words: head, parameters (floats follow by column), dst and sources."""
-    row = [*head, *ints, *[0] * (2 * N_PARAMS - len(ints))]
-    for operand in operands:
-        row += operand
-    for _ in range(1 + MAX_SRC - len(operands)):
-        row += _NO_OPERAND
-    return row
+def _records(rows: list[list[int]], fps: list[list[float]]) -> npt.NDArray[Any]:
+    """NODE[n] from the words of each up to its last operand, and its floats. Rows of one length are
+    converted together: most have few of the operands there is room for."""
+    words = np.empty((len(rows), NODE.itemsize // 8), np.int64)
+    first = words.shape[1] - (1 + MAX_SRC) * len(_NO_OPERAND)
+    words[:, first:] = _NO_OPERAND * (1 + MAX_SRC)
+    by_length: dict[int, list[int]] = {}
+    for i, row in enumerate(rows):
+        by_length.setdefault(len(row), []).append(i)
+    for n, at in by_length.items():
+        words[at, :n] = [rows[i] for i in at]
+    plan = words.view(NODE).reshape(len(rows))
+    if rows:
+        plan["fp"] = fps
+    return plan
 
 
 def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
@@ -186,15 +198,14 @@ def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
         if kernel is None:
             raise KernelError(f"{node.name}: no kernel for {' '.join(kernel_key(node))}")
         operands = [low.operand(t) for t in (node, *node.src)]
-        written, *read = map(_span, operands, (node, *node.src))
+        written, *read = [span for _, span in operands]
         writes = [written, *(read[i] for i in op.also_writes)]
         flags = SYNC if stage.must_wait(read[1:] if op.writes_src else read, writes) else 0
         ints, floats = _params(node)
-        rows.append(_words([kernel, flags, len(node.src), 0], ints, operands))
+        row = [kernel, flags, len(node.src), 0, *ints, *[0] * (2 * N_PARAMS - len(ints))]
+        for words, _ in operands:
+            row += words
+        rows.append(row)
         fps.append(floats + [0.0] * (N_PARAMS - len(floats)))
         names.append(node.name)
-    words = NODE.itemsize // 8
-    plan = np.array(rows, np.int64).reshape(len(rows), words).view(NODE).reshape(len(rows))
-    if rows:
-        plan["fp"] = fps
-    return Plan(plan, np.array(low.bases, np.uint64), names, low.keep)
+    return Plan(_records(rows, fps), np.array(low.bases, np.uint64), names, low.keep)
