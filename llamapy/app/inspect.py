@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from llamapy.app.identity import model_hash
+from llamapy.app.inspect_vocab import end_tokens, token_types
 from llamapy.base.errors import FileError
 from llamapy.loader.gguf import GGUF
 from llamapy.loader.splits import ModelFiles, open_model
@@ -48,9 +51,16 @@ SHAPE = {
 Files = GGUF | ModelFiles
 
 
-def inspect(path: str | os.PathLike[str], *, tensors: bool = False) -> dict[str, Any]:
+def inspect(
+    path: str | os.PathLike[str],
+    *,
+    tensors: bool = False,
+    hashes: bool = False,
+    template: bool = False,
+) -> dict[str, Any]:
     """A dictionary that JSON can hold. `problems` is empty for a sound file; a shard stands for its
-    whole model, or for itself when the others are missing or damaged. Raises FileError when nothing
+    whole model, or for itself when the others are missing or damaged. `hashes`, `template`: read
+    all of the file for its sha256; give the texts of chat templates. Raises FileError when nothing
     can be read: no such file, or no GGUF."""
     files, problems = _open(Path(path))
     with files:
@@ -66,12 +76,14 @@ def inspect(path: str | os.PathLike[str], *, tensors: bool = False) -> dict[str,
             **_shape(files),
             **_weights(files),
             "tokenizer": _tokenizer(files),
-            "chat_template": _templates(files.keys),
+            "chat_template": _templates(files.keys, texts=template),
             "split": _split(files),
             "keys": {name: _key(files, name) for name in files.keys},  # noqa: SIM118
             "notes": _notes(files),
             "problems": problems,
         }
+        if hashes:
+            out["hashes"] = _hashes(files)
         if tensors:
             out["tensors"] = [_tensor(files, name) for name in files.tensors]
     return out
@@ -153,7 +165,9 @@ def _tokenizer(files: Files) -> dict[str, Any] | None:
         "pre": _plain(keys.get("tokenizer.ggml.pre")),
         "n_tokens": len(tokens) if isinstance(tokens, StringArray) else None,
         "n_merges": len(merges) if isinstance(merges, StringArray) else None,
+        "types": token_types(keys),
         "special": special,
+        "end_of_generation": end_tokens(keys),
         **{f"add_{role}": keys.get(f"tokenizer.ggml.add_{role}_token") for role in ("bos", "eos")},
     }
 
@@ -162,15 +176,28 @@ def _is_id(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _templates(keys: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The names of the chat templates and their lengths; '' is the main one."""
+def _templates(keys: Mapping[str, Any], *, texts: bool) -> dict[str, Any] | None:
+    """The chat templates by name, '' being the main one: their lengths, and their `texts`."""
     prefix = "tokenizer.chat_template"
     found = {
-        key.removeprefix(prefix).lstrip("."): len(value)
+        key.removeprefix(prefix).lstrip("."): value
         for key, value in keys.items()
         if (key == prefix or key.startswith(prefix + ".")) and isinstance(value, str)
     }
-    return {"n_chars": found} if found else None
+    if not found:
+        return None
+    lengths = {name: len(value) for name, value in found.items()}
+    return {"n_chars": lengths, **({"text": found} if texts else {})}
+
+
+def _hashes(files: Files) -> dict[str, Any]:
+    """`model` is the one that results name; of each file the sha256 of all its bytes."""
+    shards = files.shards if isinstance(files, ModelFiles) else [files]
+    sums = [
+        {"path": one_line(shard.path), "sha256": hashlib.sha256(shard.view).hexdigest()}
+        for shard in shards
+    ]
+    return {"model": model_hash(files), "files": sums}
 
 
 def _split(files: Files) -> dict[str, Any] | None:

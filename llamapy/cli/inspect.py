@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as jsonlib
+import sys
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -12,13 +13,19 @@ from llamapy.app.inspect import inspect
 from llamapy.base.errors import FileError, UsageError
 from llamapy.base.memory import in_units
 from llamapy.cli import options
-from llamapy.cli.streams import answer_to, printable
+from llamapy.cli.streams import answer_to, is_terminal, printable
 
 File = Annotated[
     str, typer.Argument(metavar="[FILE]", help="A GGUF file, any shard of one, or its folder.")
 ]
 Archs = Annotated[bool, typer.Option("--archs", help="List the architectures that can be run.")]
 Tensors = Annotated[bool, typer.Option("--tensors", help="List every tensor.")]
+Hash = Annotated[
+    bool, typer.Option("--hash", help="Also its sha256, and the hash that results name it by.")
+]
+Template = Annotated[
+    bool, typer.Option("--template", help="Print the chat template alone; --json: all of them.")
+]
 
 WIDTH = 96  # of a key's value
 
@@ -27,6 +34,8 @@ def command(
     file: File = "",
     json: options.Json = False,
     tensors: Tensors = False,
+    hash: Hash = False,
+    template: Template = False,
     archs: Archs = False,
     verbose: options.Verbose = 0,
 ) -> None:
@@ -37,13 +46,31 @@ def command(
         return
     if not file:
         raise UsageError("inspect needs a FILE, or --archs")
-    found = inspect(file, tensors=tensors)
+    found = inspect(file, tensors=tensors, hashes=hash, template=template)
     with answer_to(None) as out:
-        out.write(jsonlib.dumps(found) + "\n" if json else "\n".join(lines(found)) + "\n")
+        if json:
+            out.write(jsonlib.dumps(found) + "\n")
+        elif template:
+            out.write(_template(found) + "\n")
+        else:
+            out.write("\n".join(lines(found)) + "\n")
     problems = found["problems"]
     if problems:
         more = f" (and {len(problems) - 1} more problems)" if len(problems) > 1 else ""
         raise FileError(f"{problems[0]}{more}")
+
+
+def _template(found: dict[str, Any]) -> str:
+    """The main one, as it is in the file; a terminal gets what it would not obey."""
+    texts = (found["chat_template"] or {"text": {}})["text"]
+    if "" not in texts:
+        named = ", ".join(map(printable, texts))
+        others = f"; of those with a name it has: {named} (--json)" if texts else ""
+        raise FileError(f"{found['path']}: no chat template{others}")
+    text: str = texts[""]
+    if is_terminal(sys.stdout):
+        return "\n".join(map(printable, text.split("\n")))
+    return text
 
 
 def _list_archs(file: str, json: bool) -> None:
@@ -108,6 +135,9 @@ def summary(f: dict[str, Any]) -> Iterator[tuple[str, str]]:
     lengths = templates["n_chars"].items() if templates else ()
     named = [f"{name or 'yes'} ({n} characters)" for name, n in lengths]
     yield "chat template", ", ".join(named) or "no"
+    if "hashes" in f:
+        yield "hash", f["hashes"]["model"]
+        yield "sha256", ", ".join(row["sha256"] for row in f["hashes"]["files"])
     if f["split"]:
         files = ", ".join(row["path"] for row in f["split"]["files"])
         yield "split", f"{f['split'].get('count')} shards: {files}"
@@ -124,6 +154,9 @@ def _tokenizer(t: dict[str, Any] | None) -> Iterator[tuple[str, str]]:
     yield "tokenizer", ", ".join(parts)
     special = [f"{role} {row['id']} {row['text']!r}" for role, row in t["special"].items()]
     yield "special", ", ".join(special)
+    yield "ends", ", ".join(f"{row['id']} {row['text']!r}" for row in t["end_of_generation"])
+    kinds = (t["types"] or {}).items()
+    yield "token types", ", ".join(f"{n} {kind.replace('_', ' ')}" for kind, n in kinds)
 
 
 def _known(f: dict[str, Any], **labels: str) -> str:

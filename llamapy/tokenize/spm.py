@@ -17,6 +17,7 @@ import numpy as np
 
 from llamapy.base.errors import FileError
 from llamapy.tokenize.keys import Bytes, Keys, Strings
+from llamapy.tokenize.roles import BY_CONVENTION
 from llamapy.tokenize.spaced import SPACE, Spaced
 from llamapy.tokenize.specials import Specials
 from llamapy.tokenize.text import as_text
@@ -30,15 +31,13 @@ from llamapy.tokenize.vocab import (
     read_vocab,
 )
 
-ROLES = {"bos": 1, "eos": 2, "unk": 0}  # where sentencepiece puts them when a file does not say
-
 
 class SentencePiece(Spaced):
     kind = "llama"
 
     def __init__(self, keys: Keys) -> None:
         """Raises FileError when the pieces cannot make a model."""
-        super().__init__(read_vocab(keys, ROLES))
+        super().__init__(read_vocab(keys, BY_CONVENTION["llama"]))
         self.add_bos = keys.get_bool("tokenizer.ggml.add_bos_token", True)
         self.add_eos = keys.get_bool("tokenizer.ggml.add_eos_token", False)
         self.space_prefix = keys.get_bool("tokenizer.ggml.add_space_prefix", True)

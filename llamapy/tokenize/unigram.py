@@ -13,11 +13,11 @@ import numpy as np
 
 from llamapy.tokenize.charsmap import CharsMap
 from llamapy.tokenize.keys import Keys, numbers
+from llamapy.tokenize.roles import BY_CONVENTION
 from llamapy.tokenize.spaced import Spaced
 from llamapy.tokenize.vocab import NORMAL, UNUSED, USER_DEFINED, read_vocab
 
 SPACE = "▁"
-ROLES = {"eos": 1, "unk": 2, "pad": 0}
 MAP_KEY = "tokenizer.ggml.precompiled_charsmap"
 UNKNOWN_COSTS = np.float32(10.0)  # below the least score of a piece
 MAX_KEPT, LONGEST_KEPT = 1 << 16, 64  # words whose ids are kept, and their characters
@@ -31,7 +31,7 @@ class Unigram(Spaced):
 
     def __init__(self, keys: Keys) -> None:
         """Raises FileError for a map of characters that is none."""
-        super().__init__(read_vocab(keys, ROLES))
+        super().__init__(read_vocab(keys, BY_CONVENTION["t5"]))
         pre = "tokenizer.ggml."
         self.add_bos = keys.get_bool(f"{pre}add_bos_token", False)
         self.add_eos = keys.get_bool(f"{pre}add_eos_token", True)

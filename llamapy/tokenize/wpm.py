@@ -10,10 +10,10 @@ import unicodedata
 
 from llamapy.tokenize.api import Tokenizer
 from llamapy.tokenize.keys import Keys
+from llamapy.tokenize.roles import BY_CONVENTION
 from llamapy.tokenize.vocab import read_vocab
 
 SPACE = "▁"
-ROLES = {"bos": 101, "sep": 102, "unk": 100, "cls": 101, "mask": 103, "pad": 0}
 CJK = (
     (0x4E00, 0x9FFF), (0x3400, 0x4DBF), (0x20000, 0x2A6DF), (0x2A700, 0x2B73F), (0x2B740, 0x2B81F),
     (0x2B920, 0x2CEAF), (0xF900, 0xFAFF), (0x2F800, 0x2FA1F),
@@ -25,7 +25,7 @@ class WordPiece(Tokenizer):
     kind = "bert"
 
     def __init__(self, keys: Keys) -> None:
-        super().__init__(read_vocab(keys, ROLES))
+        super().__init__(read_vocab(keys, BY_CONVENTION["bert"]))
         pre = "tokenizer.ggml."
         self.add_bos = keys.get_bool(f"{pre}add_bos_token", True)
         self.add_eos = keys.get_bool(f"{pre}add_sep_token", True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import struct
@@ -15,9 +16,12 @@ import pytest
 from gguf_writer import Writer
 
 import llamapy
+from llamapy.app.identity import model_hash
 from llamapy.app.inspect import inspect
 from llamapy.base.errors import FileError
 from llamapy.cli.main import main
+from llamapy.loader.gguf import GGUF
+from llamapy.tokenize.vocab import read_vocab
 
 ROOT = Path(llamapy.__file__).parent.parent
 REFERENCE = Path(os.environ.get("LLAMAPY_REFERENCE", ROOT.parent / "shared" / "reference"))
@@ -60,7 +64,9 @@ def test_fields(small: Path) -> None:
         "pre": None,
         "n_tokens": 8,
         "n_merges": None,
+        "types": {"normal": 4, "unknown": 1, "control": 2, "byte": 1},
         "special": {"bos": {"id": 1, "text": "<s>"}, "eos": {"id": 2, "text": "</s>"}},
+        "end_of_generation": [{"id": 2, "text": "</s>"}],
         "add_bos": None,
         "add_eos": None,
     }
@@ -254,3 +260,93 @@ def test_architectures_are_listed() -> None:
 def test_a_file_or_the_list(small: Path) -> None:
     assert run().returncode == 2
     assert run("--archs", small).returncode == 2
+
+
+def vocabulary(kind: str = "gpt2", types: list[int] | None = None, width: str = "i32") -> Writer:
+    tokens = ["a", "<|im_end|>", "x<|im_end|>", "<|endoftext|>", "</s>", "<|im_end|> ", b"\xff"]
+    w = Writer().text("tokenizer.ggml.model", kind)
+    w.strings("tokenizer.ggml.tokens", tokens)
+    if types is not None:
+        w.array("tokenizer.ggml.token_type", width, types)
+    return w
+
+
+def ends(path: Path) -> list[int]:
+    tokenizer = inspect(path)["tokenizer"]
+    assert tokenizer is not None
+    return [row["id"] for row in tokenizer["end_of_generation"]]
+
+
+@pytest.mark.parametrize("types", [None, [1, 3, 1, 3, 3, 1, 6], [1, 3, 1, 3, 1, 1, 6]])
+def test_ends_are_those_of_the_tokenizer(tmp_path: Path, types: list[int] | None) -> None:
+    w = vocabulary(types=types).u32("tokenizer.ggml.eos_token_id", 0)
+    path = w.save(tmp_path / "m.gguf")
+    with GGUF.open(path) as file:
+        assert ends(path) == sorted(read_vocab(file, {}).eog)
+    assert ends(path) == ([0, 1, 3, 4] if types and types[4] == 3 else [0, 1, 3])
+
+
+def test_ends_by_convention_and_without(tmp_path: Path) -> None:
+    assert ends(vocabulary("llama").save(tmp_path / "m.gguf")) == [1, 2, 3]
+    w = vocabulary().u32("tokenizer.ggml.eos_token_id", 0xFFFFFFFF)
+    assert ends(w.save(tmp_path / "m.gguf")) == [1, 3]
+    w = (
+        vocabulary()
+        .text("tokenizer.ggml.eos_token_id", "2")
+        .flag("tokenizer.ggml.eot_token_id", True)
+    )
+    assert ends(w.save(tmp_path / "m.gguf")) == [1, 3]
+    w = Writer().text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.tokens", "no array")
+    assert ends(w.save(tmp_path / "m.gguf")) == []
+
+
+@pytest.mark.parametrize("width", ["i32", "u8", "i64", "u16"])
+def test_token_types(tmp_path: Path, width: str) -> None:
+    def types(values: list[int], width: str = width) -> dict[str, int]:
+        path = vocabulary(types=values, width=width).save(tmp_path / "m.gguf")
+        found: dict[str, int] = inspect(path)["tokenizer"]["types"]
+        return found
+
+    known = {"normal": 2, "unknown": 1, "control": 1, "user_defined": 1, "unused": 1, "byte": 1}
+    assert types([1, 2, 3, 4, 5, 6, 1]) == known
+    assert types([1, 1, 9, 1]) == {"normal": 3, "9": 1}
+    if width != "u8":
+        assert types([1, 257]) == {"normal": 1, "257": 1}
+    assert types([-1, 1], "i32") == {"-1": 1, "normal": 1}
+    found = inspect(vocabulary().save(tmp_path / "m.gguf"))
+    assert found["tokenizer"]["types"] is None
+
+
+def test_hashes(small: Path, tmp_path: Path) -> None:
+    assert "hashes" not in inspect(small)
+    found = inspect(small, hashes=True)["hashes"]
+    digest = hashlib.sha256(small.read_bytes()).hexdigest()
+    assert found["files"] == [{"path": str(small), "sha256": digest}]
+    with GGUF.open(small) as file:
+        assert found["model"] == model_hash(file)
+    out = run(small, "--hash").stdout
+    assert f"sha256        {digest}\n" in out and f"hash          {found['model']}\n" in out
+    paths = gguf_writer.save_shards(tmp_path, "s", gguf_writer.small(), (4, 3))
+    sums = [row["sha256"] for row in inspect(paths[1], hashes=True)["hashes"]["files"]]
+    assert sums == [hashlib.sha256(p.read_bytes()).hexdigest() for p in paths]
+    small.write_bytes(small.read_bytes()[:1000])
+    done = run(small, "--hash", "--json")
+    assert done.returncode == 3 and json.loads(done.stdout)["hashes"]["files"]
+
+
+def test_the_template_alone(tmp_path: Path) -> None:
+    w = (
+        Writer()
+        .text("tokenizer.chat_template", "{{ 'é' }}\n\x1b")
+        .text("tokenizer.chat_template.tool", "t")
+    )
+    path = w.save(tmp_path / "m.gguf")
+    done = run(path, "--template")
+    assert (done.returncode, done.stderr, done.stdout) == (0, "", "{{ 'é' }}\n\x1b\n")
+    found = json.loads(run(path, "--template", "--json").stdout)["chat_template"]
+    assert found == {"n_chars": {"": 11, "tool": 1}, "text": {"": "{{ 'é' }}\n\x1b", "tool": "t"}}
+    assert "text" not in inspect(path)["chat_template"]
+    path = Writer().text("tokenizer.chat_template.tool", "t").save(tmp_path / "m.gguf")
+    done = run(path, "--template")
+    assert (done.returncode, done.stdout) == (3, "")
+    assert done.stderr.endswith("no chat template; of those with a name it has: tool (--json)\n")

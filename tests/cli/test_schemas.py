@@ -148,7 +148,7 @@ def test_tokenize(model: str, capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_inspect(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    (got,) = lines(["inspect", model, "--json", "--tensors"], capfd)
+    (got,) = lines(["inspect", model, "--json", "--tensors", "--hash", "--template"], capfd)
     check("inspect", got)
     (got,) = lines(["inspect", "--archs", "--json"], capfd)
     check("inspect-archs", got)

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from llamapy.loader.values import NumberArray, StringArray
+from llamapy.tokenize.roles import NONE
 
 PREFIX = "tokenizer.ggml."
 LISTS = ("scores", "token_type")
@@ -24,5 +25,5 @@ def check_vocabulary(keys: Mapping[str, Any]) -> Iterator[str]:
     for name, value in keys.items():
         number = isinstance(value, int) and not isinstance(value, bool)
         is_id = number and name.startswith(PREFIX) and name.endswith("_token_id")
-        if is_id and not 0 <= value < n:
+        if is_id and value not in NONE and not 0 <= value < n:
             yield f"key {name}: expected a token from 0 to {n - 1}, found {value}"
