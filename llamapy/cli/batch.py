@@ -71,7 +71,7 @@ def command(
     to_file = job.output not in (None, "-")
     if job.json and not to_file:
         raise UsageError("--json and the answers cannot both go to stdout: give -o OUT.jsonl")
-    raw = _input(lines)
+    raw = read_input(lines)
     with options.open_model(model, threads=context.threads) as opened:
         settings = _settings(job, limit, context, sampling, opened)
         with Interrupts() as interrupts:
@@ -88,7 +88,8 @@ def command(
         raise BatchError(f"{totals.n_failed} of {totals.n_lines} lines failed: see {where}")
 
 
-def _input(path: str | None) -> bytes:
+def read_input(path: str | None) -> bytes:
+    """The lines: of a file, or of stdin, which is not waited for where it is a terminal."""
     if path is not None and path != "-":
         return streams.read_file(path)
     if path is None and streams.is_terminal(sys.stdin):

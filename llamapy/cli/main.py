@@ -30,6 +30,7 @@ COMMANDS: tuple[Row, ...] = (
     Row("logits", "llamapy.cli.logits", "write the logits of given tokens to a .npy file"),
     Row("embed", "llamapy.cli.embed", "texts as vectors"),
     Row("perplexity", "llamapy.cli.perplexity", "how well a model foretells a text"),
+    Row("score", "llamapy.cli.score", "how likely given continuations of contexts are"),
     Row("tokenize", "llamapy.cli.tokenize", "text to token ids, or back"),
     Row("inspect", "llamapy.cli.inspect", "keys and tensors of a GGUF file, damaged ones too"),
     Row("verify", "llamapy.cli.verify", "whether a GGUF file is sound, to the last number"),

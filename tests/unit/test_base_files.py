@@ -11,7 +11,7 @@ import pytest
 
 from llamapy.base import paths
 from llamapy.base.atomic import atomic_write
-from llamapy.base.errors import FileError, UsageError
+from llamapy.base.errors import FileError, LlamapyError, UsageError
 from llamapy.base.log import WARNINGS, Log, to_stderr
 
 
@@ -134,3 +134,16 @@ def test_a_broken_stderr_does_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     for stream in (None, io.TextIOWrapper(io.BufferedWriter(Broken()), write_through=True)):
         monkeypatch.setattr("sys.stderr", stream)
         to_stderr("lost")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_is_said_once() -> None:
+    for size in (1, 1 << 20):  # what a buffer holds back, and what it does not
+        with (
+            pytest.raises(LlamapyError, match="cannot write to /dev/full: No space left"),
+            atomic_write("/dev/full") as f,
+        ):
+            try:
+                f.write(bytes(size))
+            except OSError as e:
+                raise LlamapyError(f"cannot write to /dev/full: {e.strerror}") from e

@@ -46,11 +46,23 @@ _IGNORED = ("model", "user", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """A line. `key` is where its id stood, and stands in the result; `error` why it cannot be
-    answered. `digest` tells one question from another."""
+class Line:
+    """A line that is not blank. `key` is where its id stood, and stands in the result; `value` what
+    it says, or `error` why that cannot be read. `digest` tells one question from another."""
 
-    number: int  # of the line, from 1
+    number: int  # from 1
+    key: str
+    id: str | int
+    digest: str
+    value: Mapping[str, Any]
+    error: LlamapyError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A line that asks for an answer; `error` is why it cannot be given."""
+
+    number: int
     key: str
     id: str | int
     prompt: bytes | list[int]
@@ -60,21 +72,26 @@ class Item:
 
 
 def read_items(raw: bytes, settings: Settings) -> list[Item]:
-    """Every line that is not blank. UsageError for none at all, and for an id that comes twice;
-    what is wrong with a single line is its `error`."""
-    items = list(_items(raw, settings))
-    if not items:
+    """Every line that is not blank. UsageError as read_lines; what is wrong with a single line is
+    its `error`."""
+    return [_item(line, settings) for line in read_lines(raw)]
+
+
+def read_lines(raw: bytes) -> list[Line]:
+    """Every line that is not blank. UsageError for none at all, and for an id that comes twice."""
+    lines = list(_lines(raw))
+    if not lines:
         raise UsageError("no lines to answer: give a file, or pipe it in")
     seen: dict[str, int] = {}
-    for item in items:
-        name = id_text(item.id)
+    for line in lines:
+        name = id_text(line.id)
         if name in seen:
             raise UsageError(
-                f"lines {seen[name]} and {item.number} have the same id {name} (a line without one "
+                f"lines {seen[name]} and {line.number} have the same id {name} (a line without one "
                 "goes by its number)"
             )
-        seen[name] = item.number
-    return items
+        seen[name] = line.number
+    return lines
 
 
 def id_text(id: Any) -> str:
@@ -82,7 +99,7 @@ def id_text(id: Any) -> str:
     return json.dumps(id)
 
 
-def _items(raw: bytes, settings: Settings) -> Iterator[Item]:
+def _lines(raw: bytes) -> Iterator[Line]:
     for number, line in enumerate(raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
         if not line.strip():
             continue
@@ -90,22 +107,27 @@ def _items(raw: bytes, settings: Settings) -> Iterator[Item]:
         try:
             value = _object(line)
         except LlamapyError as e:
-            yield Item(number, "id", number, b"", settings, digest, e)
+            yield Line(number, "id", number, digest, {}, e)
             continue
         key = "custom_id" if "custom_id" in value else "id"
         id = value.get(key)
         if id is None:
-            key, id = "id", number
+            yield Line(number, "id", number, digest, value)
         elif isinstance(id, bool) or not isinstance(id, str | int):
             bad = UsageError(f"{key} must be a text or a whole number")
-            yield Item(number, "id", number, b"", settings, digest, bad)
-            continue
-        try:
-            prompt, own = _question(value, settings)
-        except LlamapyError as e:
-            yield Item(number, key, id, b"", settings, digest, e)
+            yield Line(number, "id", number, digest, {}, bad)
         else:
-            yield Item(number, key, id, prompt, own, digest)
+            yield Line(number, key, id, digest, value)
+
+
+def _item(line: Line, settings: Settings) -> Item:
+    at = line.number, line.key, line.id
+    try:
+        if line.error is not None:
+            raise line.error
+        return Item(*at, *_question(line.value, settings), line.digest)
+    except LlamapyError as e:
+        return Item(*at, b"", settings, line.digest, e)
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -125,7 +147,7 @@ def _question(value: Mapping[str, Any], settings: Settings) -> tuple[bytes | lis
     if not isinstance(body, dict):
         raise UsageError("body must be a JSON object")
     if openai:
-        _known(value, ("custom_id", "method", "url", "body"))
+        known(value, ("custom_id", "method", "url", "body"))
     if "messages" in body:
         raise UsageError("messages cannot be answered yet (no chat templates): give a prompt")
     if "prompt" not in body:
@@ -134,27 +156,28 @@ def _question(value: Mapping[str, Any], settings: Settings) -> tuple[bytes | lis
     rest = {k: v for k, v in body.items() if k not in ("id", "prompt") and v is not None}
     if openai:
         rest = {k: v for k, v in rest.items() if not _idle(k, v)}
-    _known(rest, (*table, "stop"))
-    return _prompt(body["prompt"]), _apply(rest, table, settings)
+    known(rest, (*table, "stop"))
+    return text_or_ids(body["prompt"], "a prompt"), _apply(rest, table, settings)
 
 
 def _idle(name: str, value: Any) -> bool:
     return name in _IGNORED or any(value is x or value == x for x in _IDLE.get(name, ()))
 
 
-def _known(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+def known(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """UsageError for a parameter that is none of `names`."""
     for name in given:
         if name not in names:
             raise UsageError(f"unknown parameter {name!r}{near_match(name, names)}")
 
 
-def _prompt(value: Any) -> bytes | list[int]:
+def text_or_ids(value: Any, what: str) -> bytes | list[int]:
     """A text as bytes, or token ids as they are."""
     if isinstance(value, str):
         return value.encode("utf-8", "surrogatepass")
     if isinstance(value, list) and all(type(i) is int and i >= 0 for i in value):
         return value
-    raise UsageError("a prompt must be a text or a list of token ids")
+    raise UsageError(f"{what} must be a text or a list of token ids")
 
 
 def _apply(

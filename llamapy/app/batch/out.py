@@ -11,14 +11,24 @@ import os
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
-from llamapy.app.batch.lines import Item, id_text
+from llamapy.app.batch.lines import id_text
 from llamapy.base.atomic import atomic_write
 from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError, LlamapyError, UsageError
 
 Write = Callable[[bytes], None]
+
+
+class Asked(Protocol):
+    """What a line asks, as far as a file of results must know it."""
+
+    @property
+    def id(self) -> str | int: ...
+
+    @property
+    def digest(self) -> str: ...
 
 
 def as_line(record: dict[str, Any]) -> bytes:
@@ -58,14 +68,14 @@ class OutFile(Closing):
                 pass  # a file system without locks
         return fd
 
-    def resume(self, job: dict[str, Any], items: Sequence[Item], *, force: bool) -> dict[str, Any]:
+    def resume(self, job: dict[str, Any], items: Sequence[Asked], *, force: bool) -> dict[str, Any]:
         """Read what an earlier job left, cut off a torn last line, drop errors; what the side file
         says from now on: `job`, with the seed of the earlier one. UsageError where the two differ,
         unless `force`."""
         raw = self.path.read_bytes()
         whole = raw[: raw.rfind(b"\n") + 1]
         job = self._agree(job, bool(whole), force)
-        by_id = {id_text(item.id): item for item in items}
+        by_id: dict[str, Asked] = {id_text(item.id): item for item in items}
         lines = []
         for number, line in enumerate(whole.splitlines(keepends=True), 1):
             name = self._check(line, number, by_id, force)
@@ -93,8 +103,8 @@ class OutFile(Closing):
         differ = [k for k in ("llamapy", "model", "params") if before.get(k) != job[k]]
         if differ and not force:
             raise UsageError(f"{self.path} was begun with {_difference(before, job, differ)}")
-        asked = job["params"]["seed"]
-        return job | ({"seed": before["seed"]} if asked is None and "seed" in before else {})
+        drawn = "seed" in job and "seed" in before and job["params"]["seed"] is None
+        return job | ({"seed": before["seed"]} if drawn else {})
 
     def _side(self) -> dict[str, Any] | None:
         try:
@@ -105,7 +115,7 @@ class OutFile(Closing):
             raise FileError(f"cannot read {self.side}: {e}") from e
         return value if isinstance(value, dict) else None
 
-    def _check(self, line: bytes, number: int, by_id: dict[str, Item], force: bool) -> str | None:
+    def _check(self, line: bytes, number: int, by_id: dict[str, Asked], force: bool) -> str | None:
         """Which item a line answers; None when it is to be answered anew."""
         try:
             record = json.loads(line)
