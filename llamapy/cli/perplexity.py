@@ -205,7 +205,9 @@ class _Totals:
 
     def result(self) -> dict[str, Any]:
         e = self.estimate
-        out = {"ppl": e.ppl, "ppl_error": e.error, "nll": e.nll / e.n, "n_scored": e.n}
+        large = e.ppl == float("inf")
+        out = {"ppl": None if large else e.ppl, "ppl_error": None if large else e.error}
+        out |= {"nll": e.nll / e.n, "n_scored": e.n}
         return out | ({"divergence": self.divergence.block()} if self.divergence else {})
 
 
@@ -239,7 +241,8 @@ def _circumstances(run: Perplexity, n_resumed: int) -> dict[str, Any]:
 def _text(answer: dict[str, Any]) -> str:
     error = answer["ppl_error"]
     spread = "no error: the variance is not positive" if error is None else f"+/- {error:.5f}"
-    out = f"Final estimate: PPL = {answer['ppl']:.4f} {spread}"
+    ppl = "too large" if answer["ppl"] is None else f"{answer['ppl']:.4f}"
+    out = f"Final estimate: PPL = {ppl} {spread}"
     return out + ("\n" + _block(answer["divergence"]) if "divergence" in answer else "")
 
 
@@ -275,5 +278,7 @@ def _point(name: str) -> str:
 
 def _spread(value: dict[str, Any], digits: int, *, percent: bool = False) -> str:
     scale, sign = (100, "%") if percent else (1, "")
+    if value["value"] is None:
+        return "too large"
     error = "?" if value["error"] is None else f"{scale * value['error']:.{digits}f}"
     return f"{scale * value['value']:.{digits}f} +/- {error}{sign}"

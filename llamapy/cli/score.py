@@ -146,7 +146,7 @@ def _until_interrupted(work: Any, totals: Totals) -> None:
         if isinstance(e, LlamapyError) and e.exit_code != 130:
             raise
         log.note(f"interrupted: {_words(totals)}; with -o the same command goes on")
-        raise KeyboardInterrupt from e
+        raise KeyboardInterrupt("said") from e
 
 
 def _words(t: Totals) -> str:

@@ -141,6 +141,31 @@ def test_divergence_and_tasks(
             check("perplexity-chunks", json.loads(line))
 
 
+def test_tasks_that_do_not_fit(
+    model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    tasks, chunks = tmp_path / "tasks", tmp_path / "chunks"
+    tasks.write_text("0,the _ is,end,cat,1\n1,the _ is,end of the affair of the end,cat,2\n")
+    args = ["perplexity", "-m", model, "--winogrande", "-f", str(tasks), "--json", "-c", "13"]
+    (got,) = lines([*args, "--chunks-out", str(chunks)], capfd, 7)
+    check("perplexity", got)
+    assert (got["n_done"], got["n_failed"]) == (1, 1)
+    for line in chunks.read_text().splitlines():
+        check("perplexity-chunks", json.loads(line))
+
+
+def test_score(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    asked = [{"id": "x", "context": "the", "continuations": [" end", " cat"]}, {"text": "the"}, 1]
+    source.write_text("".join(json.dumps(x) + "\n" for x in asked))
+    (got,) = lines(["score", str(source), "-o", str(out), "-m", model, "--json"], capfd, 7)
+    check("score", got)
+    records = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [r["status"] for r in records] == ["ok", "ok", "error"]
+    for record in records:
+        check("score-line", record)
+
+
 def test_tokenize(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     for args in (["the \xe9nd"], ["--tokens", "72,105"], ["--tokens", "200"]):
         (got,) = lines(["tokenize", *args, "-m", model, "--json"], capfd)

@@ -42,6 +42,10 @@ class World:
         self.lines = self.file("in.jsonl", "".join(json.dumps(x) + "\n" for x in lines).encode())
         lines = [{"id": i, "prompt": f"the {i}", "n": 1900} for i in range(200)]
         self.many = self.file("many.jsonl", "".join(json.dumps(x) + "\n" for x in lines).encode())
+        pairs = [{"context": f"the {i}", "continuations": ["a", "b"]} for i in range(20000)]
+        texts = [json.dumps(x) + "\n" for x in pairs]
+        self.pairs = self.file("pairs.jsonl", "".join(texts[:3]).encode())
+        self.many_pairs = self.file("many_pairs.jsonl", "".join(texts).encode())
         self._process = subprocess.Popen(
             [sys.executable, forked.__file__],
             stdin=subprocess.PIPE,
@@ -125,9 +129,10 @@ def rows(w: World) -> dict[str, tuple[Words, Words, Words | None]]:
         ),
         "perplexity": (
             [*perplexity, "-f", w.text],
-            ["-o", "--chunks-out"],
+            ["-o", "--chunks-out", "--kl-base"],
             [*perplexity, "-f", w.long],
         ),
+        "score": (["score", w.pairs, *m], ["-o"], ["score", w.many_pairs, *m]),
         "tokenize": (["tokenize", "the end", *m], [], ["tokenize", *m, "-f", w.long]),
         "inspect": (["inspect", w.model], [], None),
         "plan": (["plan", w.model], ["-o"], None),

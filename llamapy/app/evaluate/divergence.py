@@ -48,17 +48,16 @@ class Divergence:
         }
 
     def _perplexities(self) -> dict[str, Any]:
-        vq, vp = _moments(self.q)[1], _moments(self.p)[1]
+        (mq, vq), (mp, vp) = _moments(self.q), _moments(self.p)
         cov = self._covariance()
-        ppl, base = self._ppl(self.q), self._ppl(self.p)
         ln_ratio = self._ln_ratio()
-        ratio = math.exp(ln_ratio["value"])
-        q, p = ppl["value"], base["value"]
+        ratio = _exp(mq - mp)
+        q, p = _exp(mq), _exp(mp)
         spread = q * q * vq + p * p * vp - 2 * q * p * cov
         both = math.sqrt(vq * vp) if vq > 0 and vp > 0 else 0.0
         return {
-            "ppl": ppl,
-            "ppl_base": base,
+            "ppl": self._ppl(self.q),
+            "ppl_base": self._ppl(self.p),
             "correlation": cov / both if both else None,
             "ln_ratio": ln_ratio,
             "ratio": _value(ratio, _times(ratio, ln_ratio["error"])),
@@ -67,7 +66,7 @@ class Divergence:
 
     def _ppl(self, nll: Sequence[float]) -> dict[str, Any]:
         mean, variance = _moments(nll)
-        ppl = math.exp(mean)
+        ppl = _exp(mean)
         return _value(ppl, _times(ppl, _root(variance)))
 
     def _ln_ratio(self) -> dict[str, Any]:
@@ -102,8 +101,14 @@ def _times(value: float, error: float | None) -> float | None:
     return None if error is None else value * error
 
 
+def _exp(x: float) -> float:
+    return math.exp(x) if x < 709 else math.inf
+
+
 def _value(value: float, error: float | None) -> dict[str, Any]:
-    return {"value": value, "error": error}
+    """None for what is too large to be said."""
+    finite = error is not None and math.isfinite(error)
+    return {"value": value if math.isfinite(value) else None, "error": error if finite else None}
 
 
 def _mean(values: Sequence[float]) -> dict[str, Any]:
