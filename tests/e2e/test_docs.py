@@ -36,6 +36,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     models.mkdir()
     bin.mkdir()
     demo = speaking_model.write(models / DEMO.file)
+    shutil.copy(demo, folder / "model.gguf")
     os.truncate(demo, DEMO.size_bytes)  # as long as the real one; what follows is nobody's
     words = ["[PAD]", "▁the", "▁cat"]
     random_encoders.write(models / "bert.gguf", "bert", words=words, pooling="cls")
@@ -49,12 +50,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
         "LLAMAPY_MODELS": str(models),
         "MODELS": str(models),
         "HOME": str(folder),
+        "MODEL": str(folder / "model.gguf"),
         "LC_ALL": "C.UTF-8",
     }
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_examples(page: Path, world: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").symlink_to(world["MODEL"])
     for block in blocks(page):
         missing = [t for t in TOOLS if re.search(rf"\b{t}\b", block) and not shutil.which(t)]
         if missing:
