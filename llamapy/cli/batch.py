@@ -181,17 +181,15 @@ class _Batch:
 
 
 def _words(t: Totals) -> str:
-    n = t.n_prompt + t.n_generated
-    rate = n / t.seconds if t.seconds else 0.0
+    shared = f" ({t.n_shared} shared)" if t.n_shared else ""
     return (
         f"{t.n_kept + t.n_done} of {t.n_lines} lines answered ({t.n_kept} before), {t.n_failed}"
-        f" failed; {t.n_prompt} prompt tokens and {t.n_generated} generated in {t.seconds:.1f} s,"
-        f" {rate:.1f}/s"
+        f" failed; {t.n_prompt} prompt tokens{shared} and {t.n_generated} generated in"
+        f" {t.seconds:.1f} s, {t.rate:.1f}/s"
     )
 
 
 def _result(t: Totals, job: JobOptions, interrupted: bool) -> dict[str, Any]:
-    n = t.n_prompt + t.n_generated
     return {
         "schema_version": 1,
         "command": "batch",
@@ -201,10 +199,14 @@ def _result(t: Totals, job: JobOptions, interrupted: bool) -> dict[str, Any]:
         "done": t.n_done,
         "failed": t.n_failed,
         "interrupted": interrupted,
-        "counts": {"prompt": t.n_prompt, "generated": t.n_generated},
+        "counts": {"prompt": t.n_prompt, "shared": t.n_shared, "generated": t.n_generated},
+        "graph": t.graphs or None,
         "timings": {
             "total_ms": round(t.seconds * 1e3, 3),
-            "tokens_per_s": round(n / t.seconds, 2) if t.seconds else None,
+            "repack_ms": round(t.repack_s * 1e3, 3),
+            "graphs_ms": round(t.graphs_s * 1e3, 3),
+            "python_ms": round(t.python_s * 1e3, 3),
+            "tokens_per_s": round(t.rate, 2) if t.seconds else None,
         },
         "warnings": log.warned,
     }

@@ -108,10 +108,6 @@ class Context(Closing):
     def decode_batch(self, batch: Batch) -> Floats:
         """Append tokens of several sequences. [n_outputs, n_vocab], in the order of the tokens.
         UsageError for a model that gives embeddings and no logits."""
-        if self.arch.gives != LOGITS:
-            raise UsageError(
-                f"{self.arch.name} gives embeddings of texts, not logits: see llamapy embed"
-            )
         return self._compute(batch, LOGITS)
 
     def embed_batch(self, batch: Batch) -> Floats:
@@ -126,11 +122,11 @@ class Context(Closing):
     def parts(self, batch: Batch) -> Iterator[tuple[Ints, Floats]]:
         """As decode_batch, ubatch by ubatch: places in the result and rows, a view that the next
         ubatch overwrites."""
-        for ubatch in self._ubatches(batch):
+        for ubatch in self._ubatches(batch, LOGITS):
             yield ubatch.order, self.process_ubatch(ubatch)
 
     def _compute(self, batch: Batch, ends: str) -> Floats:
-        ubatches = self._ubatches(batch)
+        ubatches = self._ubatches(batch, ends)
         if isinstance(ubatches, tuple):
             return self.process_ubatch(ubatches[0], ends=ends).copy()
         out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
@@ -138,9 +134,13 @@ class Context(Closing):
             out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)
         return out
 
-    def _ubatches(self, batch: Batch) -> Iterable[Ubatch]:
+    def _ubatches(self, batch: Batch, ends: str) -> Iterable[Ubatch]:
         """What is computed one after the other; a tuple where it is one."""
         self._check_open()
+        if ends == LOGITS != self.arch.gives:
+            raise UsageError(
+                f"{self.arch.name} gives embeddings of texts, not logits: see llamapy embed"
+            )
         places = self._weights.get("position_embd.weight")
         check(batch, self, self.memory.twins, 0 if places is None else places.ne[1])
         n_outputs = rounded(batch.n_outputs) if self._rounds else batch.n_outputs

@@ -19,8 +19,7 @@ LAYERS = (
     "models quantize",
     "loader kv devices",
     "graph",
-    "tokenize sample chat",
-    "ffi",
+    "ffi tokenize sample chat",
     "base",
 )
 RANK = {name: depth for depth, row in enumerate(LAYERS) for name in row.split()}

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from llamapy.app.batch.stems import Stem, Stems
 from llamapy.app.fit import Fit
-from llamapy.app.generate import Settings
+from llamapy.app.generate import ABORTED, Settings
 from llamapy.base.errors import LlamapyError, NumericError
 from llamapy.runtime.batch import Batch
 from llamapy.sample.chain import Sampler
@@ -24,11 +25,14 @@ from llamapy.tokenize.stream import Stream
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """`number` comes back with the answer."""
+    """`number` comes back with the answer. `stems`: beginnings of the prompt that others have.
+    `begin`: where an encoder reads the prompt, what the answer begins with."""
 
     number: int
     plan: Fit
     settings: Settings
+    stems: tuple[Stem, ...] = ()
+    begin: tuple[int, ...] = ()
 
     @property
     def n_cells(self) -> int:
@@ -53,9 +57,11 @@ class Answer:
 
 class Decoder(Protocol):
     """`n_free`: how many requests `start` takes now. `step` does some work and returns what is
-    finished; it counts the tokens evaluated in `n_prompt` and generated in `n_generated`."""
+    finished; it counts tokens of prompts in `n_prompt`, those of them that were evaluated for
+    another prompt in `n_shared`, and tokens generated in `n_generated`."""
 
     n_prompt: int
+    n_shared: int
     n_generated: int
 
     @property
@@ -76,10 +82,11 @@ class _Place:
         s = request.settings
         self.seq, self.request, self.tokenizer = seq, request, tokenizer
         self.sampler = Sampler(s.sampling, tokenizer)
-        for id in request.plan.ids:
+        self.todo: Sequence[int] = request.begin or request.plan.ids
+        for id in self.todo:
             self.sampler.accept(id)
         self.stream = Stream(s.stop, include_stop=s.include_stop)
-        self.todo: Sequence[int] = request.plan.ids
+        self.stems = request.stems  # those it has not come to yet
         self.n_past = 0
         self.ids: list[int] = []
         self.texts: list[str] = []
@@ -119,12 +126,16 @@ class _Place:
 
 
 class LocalDecoder:
-    """See Decoder. `ctx` has `n_places` sequences and room for what they may need together."""
+    """See Decoder. `ctx` has `n_places` sequences and room for what they may need together; more
+    sequences, and room for `stem_cells`, serve stems."""
 
-    def __init__(self, ctx: Any, tokenizer: Any, n_places: int, n_ubatch: int) -> None:
+    def __init__(
+        self, ctx: Any, tokenizer: Any, n_places: int, n_ubatch: int, stem_cells: int = 0
+    ) -> None:
         self.ctx, self.tokenizer = ctx, tokenizer
         self.n_ubatch = n_ubatch
-        self.n_prompt = self.n_generated = 0
+        self.n_prompt = self.n_shared = self.n_generated = 0
+        self.stems = Stems(ctx, range(n_places, ctx.params.n_seq_max), stem_cells)
         self._free = list(range(n_places))[::-1]
         self._places: list[_Place] = []
         self._done: list[Answer] = []
@@ -140,7 +151,12 @@ class LocalDecoder:
     def start(self, request: Request) -> None:
         try:
             place = _Place(self._free[-1], request, self.tokenizer)
+            if request.begin:
+                self.ctx.encode(request.plan.ids, seq_id=place.seq)
+                self.n_prompt += len(request.plan.ids) - len(request.begin)
         except LlamapyError as e:
+            if e.exit_code == ABORTED:
+                raise
             self._done.append(Answer(request.number, error=e))
             return
         if request.plan.n_max == 0:
@@ -165,6 +181,8 @@ class LocalDecoder:
                 answer = self._take(wanted[i], logits)
                 if answer is not None:
                     done.append(answer)
+        for place, _ in parts:
+            self._pass_stems(place)
         return done
 
     def _take(self, place: _Place, logits: Any) -> Answer | None:
@@ -181,15 +199,39 @@ class LocalDecoder:
         return answer
 
     def _parts(self) -> list[tuple[_Place, int]]:
-        """Who gets how many tokens of the next ubatch: first those that generate."""
+        """Who gets how many tokens of the next ubatch: first those that generate. A prompt ends its
+        part with a stem, and waits while another one comes to the same stem."""
         room = self.n_ubatch
         parts = []
+        making: set[int] = set()
         for place in sorted(self._places, key=lambda p: not p.ids):
-            n = min(len(place.todo), room)
+            n = len(place.todo)
+            if place.stems:
+                self._copy_stem(place)
+                n = len(place.todo)
+            if place.stems:
+                stem = place.stems[0]
+                n = 0 if stem.number in making else stem.length - place.n_past
+                making.add(stem.number)
+            n = min(n, room)
             if n:
                 parts.append((place, n))
                 room -= n
         return parts
+
+    def _copy_stem(self, place: _Place) -> None:
+        n = self.stems.copy(place.stems, place.n_past, place.seq)
+        if n:
+            self.n_prompt += n - place.n_past
+            self.n_shared += n - place.n_past
+            place.advance(n - place.n_past)
+            self._pass_stems(place)
+
+    def _pass_stems(self, place: _Place) -> None:
+        while place.stems and place.stems[0].length <= place.n_past:
+            stem, *rest = place.stems
+            place.stems = tuple(rest)
+            self.stems.passed(stem, place.seq, at=stem.length == place.n_past)
 
 
 def _batch(parts: list[tuple[_Place, int]]) -> Batch:

@@ -11,6 +11,7 @@ from typing import Any
 import llamapy
 from llamapy.app.batch.decoder import Answer, Decoder, LocalDecoder, Request
 from llamapy.app.batch.lines import Item
+from llamapy.app.batch.stems import find_stems
 from llamapy.app.fit import fit
 from llamapy.app.generate import ABORTED, Settings, prompt_ids
 from llamapy.app.identity import model_hash
@@ -22,6 +23,7 @@ from llamapy.sample.params import RANDOM_SEED
 from llamapy.sample.rng import actual_seed
 
 Put = Callable[[Item, dict[str, Any]], None]
+MOST_STEMS = 8  # that are kept at a time
 # Settings that leave every bit of an answer as it is.
 _FREE = ("n_batch", "n_ubatch", "n_threads", "n_threads_batch")
 
@@ -35,12 +37,27 @@ class Totals:
     n_done: int = 0
     n_failed: int = 0
     n_prompt: int = 0
+    n_shared: int = 0  # of these: evaluated once, for an earlier line
     n_generated: int = 0
     seconds: float = 0.0
+    repack_s: float = 0.0  # of these: making faster forms of weights
+    graphs_s: float = 0.0  # and running graphs; Python has the rest
+    graphs: dict[str, int] = field(default_factory=dict)
     left_prompt: int = 0
     left_lines: int = 0
     longest: int = 0  # the most a line may generate
     ended: list[int] = field(default_factory=lambda: [0, 0])  # answers, their tokens
+
+    @property
+    def rate(self) -> float:
+        """Tokens evaluated and generated a second."""
+        n = self.n_prompt - self.n_shared + self.n_generated
+        return n / self.seconds if self.seconds else 0.0
+
+    @property
+    def python_s(self) -> float:
+        """What is neither spent in graphs nor on weights."""
+        return max(self.seconds - self.repack_s - self.graphs_s, 0.0)
 
     @property
     def total(self) -> int:
@@ -94,7 +111,13 @@ def _request(model: Any, item: Item, seed: int) -> Request:
         on_overflow=s.on_overflow,
         n_head=int(ids[0] == model.tokenizer.bos),
     )
-    return Request(item.number, plan, s)
+    stacks = model.hparams.stacks
+    return Request(item.number, plan, s, begin=(stacks.start,) if stacks.n_dec else ())
+
+
+def _most_cells(plans: Sequence[Request], n: int) -> int:
+    """Places that the `n` largest requests may need."""
+    return sum(sorted((p.n_cells for p in plans), reverse=True)[:n])
 
 
 class Job:
@@ -115,6 +138,9 @@ class Job:
             else:
                 self._failed.append((item, made))
         totals.left_lines = len(self._plans)
+        plain = [request for request in self._plans.values() if not request.begin]
+        for request, stems in zip(plain, find_stems([r.plan.ids for r in plain]), strict=True):
+            self._plans[request.number] = replace(request, stems=stems)
 
     def run(
         self,
@@ -134,23 +160,46 @@ class Job:
             if n:
                 steps = sum(p.plan.n_max for p in plans) // n
                 self.model.will_generate(steps, interrupted, silent)
-                with self._context(plans, n, settings) as ctx, ctx.interruptible():
-                    n_ubatch = min(settings.n_ubatch, settings.n_batch, ctx.n_ctx)
-                    decoder = LocalDecoder(ctx, self.model.tokenizer, n, n_ubatch)
-                    self.drive(decoder, plans, interrupted, tell)
+                self.totals.repack_s = time.perf_counter() - start
+                self._decode(plans, n, settings, interrupted, tell)
         except LlamapyError as e:
             if not (e.exit_code == ABORTED and interrupted()):
                 raise
         finally:
             self.totals.seconds = time.perf_counter() - start
 
+    def _decode(
+        self,
+        plans: Sequence[Request],
+        n: int,
+        settings: Settings,
+        interrupted: Callable[[], bool],
+        tell: Callable[[Totals], None],
+    ) -> None:
+        with self._context(plans, n, settings) as ctx, ctx.interruptible():
+            n_ubatch = min(settings.n_ubatch, settings.n_batch, ctx.n_ctx)
+            more = ctx.n_ctx - _most_cells(plans, n)
+            decoder = LocalDecoder(ctx, self.model.tokenizer, n, n_ubatch, more)
+            try:
+                self.drive(decoder, plans, interrupted, tell)
+            finally:
+                c = ctx.counters
+                self.totals.graphs_s = c.seconds
+                self.totals.graphs = {
+                    "built": c.built, "reused": c.reused, "bytes": ctx.graph_bytes
+                }  # fmt: skip
+
     def _context(self, plans: Sequence[Request], n: int, s: Settings) -> Any:
-        """Room for the `n` requests that may need most."""
-        cells = sum(sorted((p.n_cells for p in plans), reverse=True)[:n])
-        longest = max(p.plan.n_ctx for p in plans)
-        return self.model.context(
-            **s.of_context(n_ctx=cells, n_ctx_seq=longest, n_seq_max=n), rounded=True
-        )
+        """Room for the `n` requests that may need most, and for stems."""
+        stems = {stem.number: stem.length for p in plans for stem in p.stems}
+        cells = _most_cells(plans, n)
+        stem_cells = max(min(sum(stems.values()), cells // 2), *stems.values(), 0)
+        sizes = {
+            "n_ctx": cells + stem_cells,
+            "n_ctx_seq": max(p.plan.n_ctx for p in plans),
+            "n_seq_max": n + min(len(stems), MOST_STEMS),
+        }
+        return self.model.context(**s.of_context(**sizes), rounded=True)
 
     def drive(
         self,
@@ -171,6 +220,7 @@ class Job:
                 return
             answers = decoder.step()
             t.n_prompt, t.n_generated = decoder.n_prompt, decoder.n_generated
+            t.n_shared = decoder.n_shared
             for answer in answers:
                 self._put(answer)
             tell(t)
