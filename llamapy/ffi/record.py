@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from llamapy.ffi.lib import MAX_SRC, NODE_BYTES, OPND_BYTES
 
@@ -39,3 +43,15 @@ def empty_nodes(n: int) -> np.ndarray:
     nodes["dst"]["slot"] = NO_SLOT
     nodes["src"]["slot"] = NO_SLOT
     return nodes
+
+
+def floats_of(operand: Any, slots: npt.NDArray[np.uint64]) -> npt.NDArray[np.float32] | None:
+    """A view of what an OPND refers to; None where it is not f32, or does not lie together. Valid
+    as long as the memory is."""
+    ne, nb = operand["ne"].tolist(), operand["nb"].tolist()
+    whole = nb == [4, 4 * ne[0], 4 * ne[0] * ne[1], 4 * ne[0] * ne[1] * ne[2]]
+    if operand["type"] != 0 or operand["slot"] == NO_SLOT or not whole:
+        return None
+    address = int(slots[int(operand["slot"])]) + int(operand["offs"])
+    n = ne[0] * ne[1] * ne[2] * ne[3]
+    return np.frombuffer((ctypes.c_float * n).from_address(address), np.float32)

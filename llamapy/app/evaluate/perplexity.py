@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from llamapy.app.evaluate.trouble import first_without_numbers
 from llamapy.app.evaluate.windows import Ints, PerplexitySettings, Windows
 from llamapy.base.errors import NumericError
 from llamapy.ffi.kept import Beside
@@ -141,13 +142,15 @@ class Perplexity:
             yield Evaluated(len(unscored) + len(nll), total)
         at = 0
         for i, span in spans.items():
-            yield self._chunk(i, nll[at : at + span.n_scored])
+            yield self._chunk(ctx, i, nll[at : at + span.n_scored])
             at += span.n_scored
 
-    def _chunk(self, index: int, nll: list[float]) -> Chunk:
+    def _chunk(self, ctx: Any, index: int, nll: list[float]) -> Chunk:
         for i, value in enumerate(nll):
             if not math.isfinite(value):
-                where = f"chunk {index + 1}, position {self.w.span(index).first + i}"
+                at = self.w.span(index).first + i
+                first = first_without_numbers(ctx, self.w.of(index)[: at + 1])
+                where = f"chunk {index + 1}, position {at}{first}"
                 raise NumericError(f"NaN or Inf in the logits of {where}")
         beside = self.witness.end(index) if self.witness else ()
         # math.fsum: the exact sum, rounded once

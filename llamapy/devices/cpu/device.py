@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from llamapy.base.errors import UsageError
@@ -15,6 +16,7 @@ from llamapy.devices.cpu.lower import Kernels, Plan, kernel_key, lower, misread
 from llamapy.devices.cpu.prepare import prepare
 from llamapy.ffi import lib as ffi_lib
 from llamapy.ffi import pool as ffi_pool
+from llamapy.ffi.record import floats_of
 from llamapy.graph.device import BufferType
 from llamapy.graph.ops import OPS
 from llamapy.graph.tensor import Tensor
@@ -53,6 +55,13 @@ class CpuProgram:
             (part, partial(pool.run, part, plan.slots, *more, name))
             for part, name in zip(parts, names, strict=True)
         ]
+
+    def watch(self) -> Iterator[tuple[str, npt.NDArray[np.float32] | None]]:
+        """As `run`, record by record: the node's name, and what was written, where it is f32 and
+        lies together."""
+        for name, (record, run) in zip(self._plan.names, self.records()[1:], strict=True):
+            run()
+            yield name, floats_of(record[0]["dst"], self._plan.slots)
 
 
 class CpuDevice:
