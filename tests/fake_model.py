@@ -119,6 +119,7 @@ class FakeModel:
         self.contexts: list[FakeContext] = []
         self.n_open = 0
         self.repacked = Repacked("auto")
+        self.weights = SimpleNamespace(n_bytes=0)
         self.on_repack: Callable[[Callable[[str, int, int], None]], Any] = lambda progress: None
         self.told: list[int] = []  # how many tokens were announced
 

@@ -88,6 +88,7 @@ class Finished:
     n_reused: int
     isa: str
     n_threads: int
+    buffers: dict[str, int] = field(default_factory=dict)  # bytes, as Context.buffer_bytes has them
 
     @property
     def n_generated(self) -> int:
@@ -287,4 +288,5 @@ class _Run:
             n_reused=self.ctx.counters.reused,
             isa=self.ctx.isa,
             n_threads=self.ctx.n_threads,
+            buffers=getattr(self.ctx, "buffer_bytes", dict)(),
         )

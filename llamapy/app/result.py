@@ -10,6 +10,7 @@ from typing import Any
 
 import llamapy
 from llamapy.app.generate import Event, Finished, Prefill, Settings, Started, Token
+from llamapy.base.memory import peak_bytes
 
 SCHEMA_VERSION = 1
 
@@ -41,6 +42,18 @@ def result(
         "threads": end.n_threads,
         "graph": {"built": end.n_built, "reused": end.n_reused},
         "build": {"llamapy": llamapy.__version__},
+    }
+
+
+def memory(model: Any, end: Finished) -> dict[str, int | None]:
+    """What `plan` counts, as it came to be, and the most that the process had resident."""
+    cache = end.buffers.get("kv", 0)
+    return {
+        "weights_bytes": model.weights.n_bytes,
+        "interleaved_bytes": model.repacked.n_bytes,
+        "cache_bytes": cache,
+        "compute_bytes": sum(end.buffers.values()) - cache,
+        "peak_bytes": peak_bytes(),
     }
 
 

@@ -34,12 +34,21 @@ def available_bytes(root: Path = Path("/")) -> int | None:
 
 
 def own_bytes(root: Path = Path("/")) -> int:
-    """What this process has taken of that itself, by now."""
+    """What this process has taken of that itself, by now; 0 where the system does not tell."""
+    return _own("RssAnon", root) or 0
+
+
+def peak_bytes(root: Path = Path("/")) -> int | None:
+    """The most that this process has had resident, pages of files among it."""
+    return _own("VmHWM", root)
+
+
+def _own(field: str, root: Path) -> int | None:
     for line in cgroup.text(root / "proc/self/status").splitlines():
         name, _, rest = line.partition(":")
-        if name == "RssAnon" and rest.split():
+        if name == field and rest.split():
             return int(rest.split()[0]) * 1024
-    return 0
+    return None
 
 
 def cgroup_limit(root: Path = Path("/")) -> int | None:
@@ -58,13 +67,15 @@ def _groups(root: Path) -> Iterator[tuple[Path, tuple[str, str]]]:
 
 
 def _cached(folder: Path) -> int:
-    """Pages of files, which the system drops when it needs memory."""
-    total = 0
+    """Pages of files, which the system drops when it needs memory; v1 counts those of the groups
+    inside, which count as used, apart."""
+    stat: dict[str, int] = {}
     for line in cgroup.text(folder / "memory.stat").splitlines():
         name, _, value = line.partition(" ")
-        if name in ("inactive_file", "active_file") and value.isdigit():
-            total += int(value)
-    return total
+        if value.isdigit():
+            stat[name] = int(value)
+    names = ("inactive_file", "active_file")
+    return sum(stat.get(f"total_{name}", stat.get(name, 0)) for name in names)
 
 
 def in_units(n: int) -> str:

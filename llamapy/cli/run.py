@@ -230,7 +230,7 @@ class _Answer:
 
     def _end(self, end: Finished) -> None:
         from llamapy.app.identity import model_hash
-        from llamapy.app.result import result
+        from llamapy.app.result import memory, result
 
         assert self.started is not None
         self._text(end.rest)
@@ -248,7 +248,8 @@ class _Answer:
             }
             body = result(self.started, end, self.settings, about, self.load_s)
             head = {"event": "finished"} if self.show.json_stream else {}
-            self._line({**head, **body, "warnings": log.warned})
+            more = {"memory": memory(self.model, end), "warnings": log.warned}
+            self._line({**head, **body, **more})
         self._summary(end)
 
     def _line(self, value: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from llamapy.base.memory import available_bytes, cgroup_limit
+from llamapy.base.memory import available_bytes, cgroup_limit, own_bytes, peak_bytes
 from llamapy.cli.main import main
 
 
@@ -80,3 +80,19 @@ def test_available_memory_is_the_least_of_machine_and_groups(tmp_path: Path) -> 
     assert available_bytes(tmp_path) == 1000
     write(tmp_path, "sys/fs/cgroup/a/memory.stat", "anon 3\ninactive_file 400\nactive_file 50\n")
     assert available_bytes(tmp_path) == 1450
+
+
+def test_groups_inside_of_a_group(tmp_path: Path) -> None:
+    write(tmp_path, "proc/self/cgroup", "4:memory:/job\n")
+    folder = "sys/fs/cgroup/memory/job"
+    write(tmp_path, f"{folder}/memory.limit_in_bytes", "5000\n")
+    write(tmp_path, f"{folder}/memory.usage_in_bytes", "4000\n")
+    stat = "inactive_file 1\nactive_file 2\ntotal_inactive_file 300\ntotal_active_file 40\n"
+    write(tmp_path, f"{folder}/memory.stat", stat)
+    assert available_bytes(tmp_path) == 1340
+
+
+def test_what_this_process_has(tmp_path: Path) -> None:
+    assert own_bytes(tmp_path) == 0 and peak_bytes(tmp_path) is None
+    write(tmp_path, "proc/self/status", "Name:\tx y\nVmHWM:\t  12 kB\nRssAnon:\t   8 kB\n")
+    assert own_bytes(tmp_path) == 8192 and peak_bytes(tmp_path) == 12288
