@@ -46,9 +46,10 @@ CASES = [
 
 
 def bash_line(path: Path, words: list[str]) -> str:
+    """Without a path: completing starts no process."""
     line = " ".join(f"'{w}'" for w in ["llamapy", *words])
     return (
-        f"source {path}; compopt() {{ :; }}; COMP_WORDS=({line}); COMP_CWORD={len(words)}; "
+        f"source {path}; compopt() {{ :; }}; PATH=; COMP_WORDS=({line}); COMP_CWORD={len(words)}; "
         '_llamapy; printf "%s\\n" "${COMPREPLY[@]}"'
     )
 

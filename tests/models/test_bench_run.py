@@ -121,6 +121,16 @@ def test_a_depth_that_was_forgotten_is_loaded(
     assert (s.refilled, s.loaded) == (1, 2)
 
 
+def test_a_depth_is_not_saved_without_memory_for_it(
+    open_model: Open, decoded: list[Call], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("llamapy.app.bench.measure.available_bytes", lambda: 1000)
+    cases = [Case(n_prompt=0, n_gen=1, n_depth=9)] * 2
+    found = run(open_model("gemma3-dense"), cases, 1)
+    assert decoded == [(9, "last", 0), (1, "last", 9)] * 2
+    assert [(s.refilled, s.loaded) for s in found] == [(1, 0), (1, 0)]
+
+
 def test_tests_of_one_depth_share_it(open_model: Open, decoded: list[Call]) -> None:
     cases = [Case(n_prompt=3, n_gen=0, n_depth=9), Case(n_prompt=0, n_gen=1, n_depth=9)]
     cases += [Case(n_prompt=0, n_gen=1, n_depth=9, type_k="f32")]

@@ -17,6 +17,7 @@ import numpy as np
 from llamapy.app.bench.cost import slices
 from llamapy.app.bench.params import BatchedCase, Case
 from llamapy.app.bench.stats import agree, steady
+from llamapy.base.memory import available_bytes
 from llamapy.runtime.context import Context
 
 Tick = Callable[[int, int], None]  # repetitions done, of how many
@@ -60,10 +61,12 @@ class Depths:
         return self._states.get(_depth_key(case))
 
     def keep(self, case: Case, ctx: Context) -> None:
-        """Save what `ctx` holds, where it may be asked for: by another test, or by this one since
-        its memory does not go back."""
+        """Save what `ctx` holds, where it may be asked for (by another test, or by this one since
+        its memory does not go back) and half of the memory available is enough."""
         shared = sum(_depth_key(c) == _depth_key(case) for c in self._cases) > 1
-        if shared or forgets(ctx):
+        room = available_bytes()
+        fits = room is None or ctx.memory.n_bytes <= room // 2
+        if fits and (shared or forgets(ctx)):
             self._states[_depth_key(case)] = ctx.state_save()
 
 

@@ -89,7 +89,7 @@ def _batched(tests: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
 def _whole(tests: Sequence[Report]) -> tuple[list[str], list[list[str]]]:
     """Where the time of a whole process goes, medians."""
     shown = _settings(tests)
-    columns = ["model:", "threads", *shown, "prompt", "generated", "start", "load", "prompt"]
+    columns = ["model:", "threads", *shown, "PP", "TG", "start", "load", "prompt"]
     columns += ["generation", "end", "first token", "whole", "MAD", "best"]
     rows = []
     for t in tests:
