@@ -84,3 +84,14 @@ def test_contexts_in_which_blocks_would_be_chosen_are_refused(tmp_path) -> None:
         with pytest.raises(ContextError, match="-c 256"), model.context(**PARAMS) as ctx:
             ctx.decode([1])
     assert nmse(got, LOGITS_RECURRENT["qwen4exp"]) <= 1e-8
+
+
+@pytest.mark.parametrize("name", ["deepseek32", "minimax-m3"])
+def test_longer_contexts_of_sparse_attention_are_refused(tmp_path, name) -> None:
+    with Model.open(DECODERS[name].write(tmp_path / "m.gguf")) as model:
+        wrong = pytest.raises(ContextError, match="-c 512")
+        with wrong, model.context(n_ctx=768) as ctx:
+            ctx.decode([1])
+    few = replace(DECODERS[name], keys={**DECODERS[name].keys, TOP_K: 1})
+    with Model.open(few.write(tmp_path / "few.gguf")) as model, model.context() as ctx:
+        assert ctx.params.n_ctx == (128 if name == "minimax-m3" else 1)
