@@ -17,31 +17,33 @@ enum { LP_DELTA_SCALE }; /* fp */
 
 /* What the state says of a. */
 LP_INLINE void lp_delta_look(const struct lp_token *d, float *to, const float *from, const float *x,
-                             v16 *sum, int64_t m, const int n) {
+                             v16 *sum, int64_t m, const int n, const bool whole) {
     (void)to, (void)x;
     const float *at = d->a;
     for (int64_t i = 0; i < m; i += 16) {
-        v16 a = v_load_part(at + i, m - i);
+        int64_t left = whole ? 16 : m - i;
+        v16 a = v_load_part(at + i, left);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            sum[j] = v_fma(v_load_part(from + j * m + i, m - i), a, sum[j]);
+            sum[j] = v_fma(v_load_part(from + j * m + i, left), a, sum[j]);
         }
     }
 }
 /* x: d of each row. */
 LP_INLINE void lp_delta_move(const struct lp_token *d, float *to, const float *from, const float *x,
-                             v16 *sum, int64_t m, const int n) {
+                             v16 *sum, int64_t m, const int n, const bool whole) {
     const float *decay = d->decay, *key = d->k, *query = d->q;
     v16 delta[4];
     lp_spread(delta, x, n);
     for (int64_t i = 0; i < m; i += 16) {
-        v16 e = v_load_part(decay + i, m - i);
-        v16 k = v_load_part(key + i, m - i), q = v_load_part(query + i, m - i);
+        int64_t left = whole ? 16 : m - i;
+        v16 e = v_load_part(decay + i, left);
+        v16 k = v_load_part(key + i, left), q = v_load_part(query + i, left);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            v16 s = v_mul(v_load_part(from + j * m + i, m - i), e);
+            v16 s = v_mul(v_load_part(from + j * m + i, left), e);
             s = v_fma(k, delta[j], s);
-            v_store_part(to + j * m + i, s, m - i);
+            v_store_part(to + j * m + i, s, left);
             sum[j] = v_fma(s, q, sum[j]);
         }
     }
@@ -78,19 +80,20 @@ int LP_FN(lp_gated_delta_net_f32_f32)(const struct lp_args *a, int64_t task, voi
 
 /* x: s of each row, then v. */
 LP_INLINE void lp_wkv7_move(const struct lp_token *d, float *to, const float *from, const float *x,
-                            v16 *sum, int64_t m, const int n) {
+                            v16 *sum, int64_t m, const int n, const bool whole) {
     const float *decay = d->decay, *back = d->b, *key = d->k, *query = d->q;
     v16 s0[4], v[4];
     lp_spread(s0, x, n);
     lp_spread(v, x + 16, n);
     for (int64_t i = 0; i < m; i += 16) {
-        v16 w = v_load_part(decay + i, m - i), b = v_load_part(back + i, m - i);
-        v16 k = v_load_part(key + i, m - i), r = v_load_part(query + i, m - i);
+        int64_t left = whole ? 16 : m - i;
+        v16 w = v_load_part(decay + i, left), b = v_load_part(back + i, left);
+        v16 k = v_load_part(key + i, left), r = v_load_part(query + i, left);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
             v16 in = v_fma(b, s0[j], v_mul(k, v[j]));
-            v16 s = v_fma(v_load_part(from + j * m + i, m - i), w, in);
-            v_store_part(to + j * m + i, s, m - i);
+            v16 s = v_fma(v_load_part(from + j * m + i, left), w, in);
+            v_store_part(to + j * m + i, s, left);
             sum[j] = v_fma(s, r, sum[j]);
         }
     }

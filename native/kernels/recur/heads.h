@@ -10,10 +10,11 @@ struct lp_token {
     int64_t d_k, n; /* rows at hand, up to 16: v is of the first */
 };
 
-/* n rows (a constant, up to 4), m = d_k floats each, those before at `from`, those after at `to`,
- * x[j] and x[16 + j] beside row j: sum[j] is 0 and becomes the accumulators of a sum. */
+/* n rows (a constant, up to 4), m = d_k floats each (`whole`, a constant: whole vectors), those
+ * before at `from`, those after at `to`, x[j] and x[16 + j] beside row j: sum[j] is 0 and becomes
+ * the accumulators of a sum. */
 typedef void (*lp_rows_fn)(const struct lp_token *d, float *to, const float *from, const float *x,
-                           v16 *sum, int64_t m, const int n);
+                           v16 *sum, int64_t m, const int n, const bool whole);
 
 /* Before a loop, not in it: a store may change what x or d point to, for all the compiler knows. */
 LP_INLINE void lp_spread(v16 *out, const float *x, const int n) {
@@ -23,29 +24,38 @@ LP_INLINE void lp_spread(v16 *out, const float *x, const int n) {
     }
 }
 LP_INLINE void lp_some_rows(lp_rows_fn f, const struct lp_token *d, float *to, const float *from,
-                            const float *x, v16 *acc, const int n) {
+                            const float *x, v16 *acc, const int n, const bool whole) {
     v16 sum[4];
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++) {
         sum[j] = v_zero();
     }
-    f(d, to, from, x, sum, d->d_k, n);
+    f(d, to, from, x, sum, d->d_k, n, whole);
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++) {
         acc[j] = sum[j];
+    }
+}
+LP_INLINE void lp_every_row(lp_rows_fn f, const struct lp_token *d, float *to, const float *from,
+                            const float *x, v16 *acc, const bool whole) {
+    int64_t j = 0, m = d->d_k;
+    for (; j + 4 <= d->n; j += 4) {
+        lp_some_rows(f, d, to + j * m, from + j * m, x + j, acc + j, 4, whole);
+    }
+    for (; j < d->n; j++) {
+        lp_some_rows(f, d, to + j * m, from + j * m, x + j, acc + j, 1, whole);
     }
 }
 /* Lane j of the result is the sum of row j; 0 from d->n on. */
 LP_INLINE v16 lp_all_rows(lp_rows_fn f, const struct lp_token *d, float *to, const float *from,
                           const float *x) {
     v16 acc[16];
-    int64_t j = 0, m = d->d_k;
-    for (; j + 4 <= d->n; j += 4) {
-        lp_some_rows(f, d, to + j * m, from + j * m, x + j, acc + j, 4);
+    if (d->d_k % 16 == 0) {
+        lp_every_row(f, d, to, from, x, acc, true);
+    } else {
+        lp_every_row(f, d, to, from, x, acc, false);
     }
-    for (; j < d->n; j++) {
-        lp_some_rows(f, d, to + j * m, from + j * m, x + j, acc + j, 1);
-    }
+    int64_t j = d->n;
     for (; j < 16; j++) {
         acc[j] = v_zero();
     }
@@ -74,6 +84,12 @@ typedef void (*lp_open_fn)(struct lp_token *d, const struct lp_args *a, int64_t 
 /* Changes d->n rows and gives their outputs. */
 typedef v16 (*lp_step_fn)(const struct lp_token *d, float *to, const float *from);
 
+/* The next tokens lie pages apart, which no processor foresees: n floats of operand x. */
+LP_INLINE void lp_fetch(const float *at, const struct lp_opnd *x, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) {
+        __builtin_prefetch((const char *)(at + i) + LP_SCAN_AHEAD * x->nb[2]);
+    }
+}
 /* All tokens of a run, rows [row, end) of head h. */
 LP_INLINE void lp_heads_run(const struct lp_recur *c, const struct lp_seq *s, int64_t h,
                             int64_t row, int64_t end, float *own, lp_open_fn open,
@@ -88,6 +104,13 @@ LP_INLINE void lp_heads_run(const struct lp_recur *c, const struct lp_seq *s, in
         float *out = (float *)(a->dst + h * a->n->dst.nb[1] + t * a->n->dst.nb[2]);
         open(&d, a, h, t, own);
         const float *v = d.v;
+        if (t + LP_SCAN_AHEAD < s->first + s->n) {
+            const struct lp_opnd *src = a->n->src;
+            lp_fetch(d.q, &src[1], m);
+            lp_fetch(d.k, &src[2], m);
+            lp_fetch(v + row, &src[3], end - row);
+            lp_fetch(out + row, &a->n->dst, end - row);
+        }
         for (int64_t r = row; r < end; r += 16) {
             d.n = end - r < 16 ? end - r : 16;
             d.v = v + r;

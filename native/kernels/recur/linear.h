@@ -10,18 +10,19 @@
 
 /* x: v of each row. */
 LP_INLINE void lp_linear_rows(const struct lp_token *d, float *to, const float *from,
-                              const float *x, v16 *sum, int64_t m, const int n) {
+                              const float *x, v16 *sum, int64_t m, const int n, const bool whole) {
     const float *decay = d->decay, *key = d->k, *query = d->q;
     v16 v[4];
     lp_spread(v, x, n);
     for (int64_t i = 0; i < m; i += 16) {
-        v16 e = v_load_part(decay + i, m - i);
-        v16 k = v_load_part(key + i, m - i), q = v_load_part(query + i, m - i);
+        int64_t left = whole ? 16 : m - i;
+        v16 e = v_load_part(decay + i, left);
+        v16 k = v_load_part(key + i, left), q = v_load_part(query + i, left);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            v16 s = v_load_part(from + j * m + i, m - i);
+            v16 s = v_load_part(from + j * m + i, left);
             s = v_fma(s, e, v_mul(k, v[j]));
-            v_store_part(to + j * m + i, s, m - i);
+            v_store_part(to + j * m + i, s, left);
             sum[j] = v_fma(s, q, sum[j]);
         }
     }
@@ -47,18 +48,19 @@ int LP_FN(lp_gated_linear_attn_f32_f32)(const struct lp_args *a, int64_t task, v
 }
 
 LP_INLINE void lp_wkv6_rows(const struct lp_token *d, float *to, const float *from, const float *x,
-                            v16 *sum, int64_t m, const int n) {
+                            v16 *sum, int64_t m, const int n, const bool whole) {
     const float *decay = d->decay, *bonus = d->bonus, *key = d->k, *query = d->q;
     v16 v[4];
     lp_spread(v, x, n);
     for (int64_t i = 0; i < m; i += 16) {
-        v16 w = v_load_part(decay + i, m - i), u = v_load_part(bonus + i, m - i);
-        v16 k = v_load_part(key + i, m - i), r = v_load_part(query + i, m - i);
+        int64_t left = whole ? 16 : m - i;
+        v16 w = v_load_part(decay + i, left), u = v_load_part(bonus + i, left);
+        v16 k = v_load_part(key + i, left), r = v_load_part(query + i, left);
 #pragma GCC unroll 4
         for (int j = 0; j < n; j++) {
-            v16 kv = v_mul(k, v[j]), s = v_load_part(from + j * m + i, m - i);
+            v16 kv = v_mul(k, v[j]), s = v_load_part(from + j * m + i, left);
             sum[j] = v_fma(r, v_fma(u, kv, s), sum[j]);
-            v_store_part(to + j * m + i, v_fma(s, w, kv), m - i);
+            v_store_part(to + j * m + i, v_fma(s, w, kv), left);
         }
     }
 }

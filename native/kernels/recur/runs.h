@@ -18,6 +18,7 @@
 enum {
     LP_CONV_TAPS = 32, /* tokens that the longest convolution spans */
     LP_SCAN_ROWS = 32, /* rows of a state in a block: with 128 floats each, half of a first level */
+    LP_SCAN_AHEAD = 4, /* tokens whose operands are fetched before their turn */
     LP_SHIFT_BLOCK = 1024,
 };
 
