@@ -2,8 +2,8 @@
 for each, sets its descriptors as asked and calls the console script's function.
 
 A request is a line of JSON: {"args", "fds": {"0": "null" | "closed" | "full" | "gone" | PATH},
-"after": seconds until SIGINT, or "until": a file whose first byte is waited for before it}; the
-answer {"rc": as subprocess has it, "seconds"}.
+"after": seconds until SIGINT, or "until": a file whose first byte is waited for before it,
+"signal": another signal's name}; the answer {"rc": as subprocess has it, "seconds"}.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ MODULES = (
     "numpy", "tokenizers", "typer", "llamapy.api", "llamapy.app.result", "llamapy.app.identity",
     "llamapy.app.sampling", "llamapy.app.embed", "llamapy.app.logits", "llamapy.app.tokenize",
     "llamapy.app.batch.job", "llamapy.app.batch.out", "llamapy.app.bench.run",
-    "llamapy.app.bench.report", "llamapy.app.bench.compare", "llamapy.ffi.lib", "llamapy.app.archs",
+    "llamapy.app.bench.report", "llamapy.app.bench.compare", "llamapy.app.evaluate.base",
+    "llamapy.app.evaluate.choice", "llamapy.app.evaluate.divergence", "llamapy.app.evaluate.score",
+    "llamapy.ffi.lib", "llamapy.app.archs",
 )  # fmt: skip
 
 
@@ -87,7 +89,7 @@ def _interrupt(pid: int, request: dict[str, Any]) -> None:
             break
         time.sleep(0.01)
     time.sleep(request.get("after", 0.0))
-    os.kill(pid, signal.SIGINT)
+    os.kill(pid, getattr(signal, request.get("signal", "SIGINT")))
 
 
 def main() -> None:

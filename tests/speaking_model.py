@@ -17,9 +17,9 @@ KEYS = {
     "block_count": 2,
     "embedding_length": 64,
     "feed_forward_length": 96,
-    "attention.head_count": 4,
-    "attention.head_count_kv": 2,
-    "rope.dimension_count": 16,
+    "attention.head_count": 2,
+    "attention.head_count_kv": 1,
+    "rope.dimension_count": 32,
 }
 PAIRS = ["t h", "i n", "e r", "a n", "Ġ t", "Ġ a", "Ġt h", "Ġth e"]
 EOS = "<|end|>"

@@ -32,6 +32,9 @@ SCHEMA_VERSION = 1
 # Of CPython 3.11, numpy and the modules of a run, resident; of the tables that text is read with,
 # per token and per merge; and of what making those of merges leaves behind.
 PROGRAM_BYTES, TOKEN_BYTES, MERGES_BYTES = 41_000_000, 300, 6_000_000
+SHOWN = (
+    "n_ctx", "n_batch", "n_ubatch", "n_seq_max", "type_k", "type_v", "n_threads", "n_threads_batch",
+)  # fmt: skip
 PARTS = ("in_place", "copied", "interleaved", "cache", "compute", "scratch", "output", "program")
 
 
@@ -55,50 +58,75 @@ def plan(
 ) -> dict[str, Any]:
     """A dictionary that JSON can hold. Raises what opening the model and its context would."""
     s = settings
-    choice = asked_for(s.repack)
     with Planned(path, flags, s.load_mode, lenient=lenient) as model:
         hp = model.laid.hparams
         params = _params(hp.n_ctx_train, s)
-        interleaved = model.interleaved(choice, params.n_threads)
-        taken = model.context(params, s.n_outputs)
-        rows = max(s.n_outputs, s.n_parallel)
-        fixed = {
-            "in_place": model.in_place.get(CPU, 0),
-            "copied": model.copied.get(CPU, 0),
-            "interleaved": interleaved,
-            "output": rows * _width(model) * F32.size_bytes,
-            "program": _program(model),
-        }
+        host = _Host.of(model, s, params)
         available = _available()
-        optional = interleaved if choice == "auto" else 0
-        host = fixed | {"cache": taken.cache, "scratch": taken.scratch}
+        taken = model.context(params, s.n_outputs)
         devices = [_other(device, model, taken) for device in model.others]
-        devices.append(_row(CPU, host | {"compute": taken.compute[CPU]}, optional, available))
-        room = None if available is None else available - sum(fixed.values()) + optional
-        largest = None
-        if room is not None:
-            largest = largest_ctx(
-                lambda n: model.context(_params(hp.n_ctx_train, s, n), s.n_outputs).on_host,
-                room,
-                max(hp.n_ctx_train, params.n_ctx),
-            )
+        devices.append(host.row(taken, available))
+
+        def needs(n_ctx: int) -> int:
+            sizes = _params(hp.n_ctx_train, s, n_ctx)
+            found: int = host.row(model.context(sizes, s.n_outputs), None)["needs_bytes"]
+            return found
+
+        most = max(hp.n_ctx_train, params.n_ctx)
+        rows = max(s.n_outputs, s.n_parallel)
         return {
             "schema_version": SCHEMA_VERSION,
             "command": "plan",
             "path": one_line(model.files.path),
             "architecture": hp.arch,
-            "params": asdict(params) | {"n_outputs": rows, "load_mode": s.load_mode},
+            "params": _asked(params) | {"n_outputs": rows, "load_mode": s.load_mode},
             "n_ctx_train": hp.n_ctx_train,
-            "repack": choice,
+            "repack": host.choice,
             "devices": devices,
             "placement": [row._asdict() for row in model.laid.placement.table()],
             "cgroup_limit_bytes": cgroup_limit(),
             "machine_bytes": meminfo().get("MemTotal"),
             "fits": all(d["fits"] for d in devices),
-            "largest_ctx": largest,
-            "flags": _flags(params, s, choice, model.laid.placement.flags),
+            "largest_ctx": None if available is None else largest_ctx(needs, available, most),
+            "flags": _flags(params, s, host.choice, model.laid.placement.flags),
             "notes": model.laid.notes,
         }
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """What the CPU's memory holds besides the context. `early`: what it holds before there is one,
+    while all weights are made again at once; `optional`: bytes of `parts` that are made only if
+    there is room."""
+
+    choice: str
+    parts: dict[str, int]
+    early: int
+    optional: int
+
+    @classmethod
+    def of(cls, model: Planned, s: PlanSettings, params: ContextParams) -> _Host:
+        choice = asked_for(s.repack)
+        made, replaced = model.interleaved(choice, params.n_threads)
+        in_place, copied = model.in_place.get(CPU, 0), model.copied.get(CPU, 0)
+        program, tables = _program(model)
+        early = program + in_place + copied + made
+        if choice == "on":  # the pages, or copies, of the others are given back at once
+            in_place, copied = (in_place - replaced, 0) if not copied else (0, copied - replaced)
+        parts = {
+            "in_place": in_place,
+            "copied": copied,
+            "interleaved": made,
+            "output": max(s.n_outputs, s.n_parallel) * _width(model) * F32.size_bytes,
+            "program": program + tables,
+        }
+        return cls(choice, parts, early, made if choice == "auto" else 0)
+
+    def row(self, taken: ContextBytes, available: int | None) -> dict[str, Any]:
+        context = {"cache": taken.cache, "scratch": taken.scratch, "compute": taken.compute[CPU]}
+        parts = self.parts | context
+        early = self.early if self.choice == "on" else 0
+        return _row(CPU, parts, early, self.optional, available)
 
 
 def _params(n_ctx_train: int, s: PlanSettings, n_ctx: int | None = None) -> ContextParams:
@@ -106,20 +134,24 @@ def _params(n_ctx_train: int, s: PlanSettings, n_ctx: int | None = None) -> Cont
     return ContextParams.of(n_ctx_train, **sizes)
 
 
+def _asked(params: ContextParams) -> dict[str, Any]:
+    return {name: value for name, value in asdict(params).items() if name in SHOWN}
+
+
 def _width(model: Planned) -> int:
     hp = model.laid.hparams
     return hp.n_vocab if model.laid.arch.gives == LOGITS else hp.n_embd
 
 
-def _program(model: Planned) -> int:
-    """Estimated; what is read of the files' headers counts as well."""
+def _program(model: Planned) -> tuple[int, int]:
+    """Estimated: with what is read of the files' headers, and the tables of the vocabulary."""
     keys = model.files.keys
     names = ("tokenizer.ggml.tokens", "tokenizer.ggml.merges")
     lists = (keys.get(name) for name in names)
     tokens, merges = (len(v) if isinstance(v, StringArray) else 0 for v in lists)
     heads = sum(shard.data_offset for shard in model.files.shards)
     tables = TOKEN_BYTES * (tokens + merges) + (MERGES_BYTES if merges else 0)
-    return PROGRAM_BYTES + tables + heads
+    return PROGRAM_BYTES + heads, tables
 
 
 def _available() -> int | None:
@@ -134,13 +166,13 @@ def _other(device: Device, model: Planned, taken: ContextBytes) -> dict[str, Any
         "copied": model.weights_on(device.name),
         "compute": taken.compute.get(device.name, 0),
     }
-    return _row(device.name, parts, 0, device.memory()[0])
+    return _row(device.name, parts, 0, 0, device.memory()[0])
 
 
 def _row(
-    device: str, parts: dict[str, int], optional: int, available: int | None
+    device: str, parts: dict[str, int], early: int, optional: int, available: int | None
 ) -> dict[str, Any]:
-    peak = sum(parts.values())
+    peak = max(sum(parts.values()), early)
     return {
         "device": device,
         **{f"{part}_bytes": parts.get(part, 0) for part in PARTS},

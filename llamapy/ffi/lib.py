@@ -137,6 +137,7 @@ def _declare(dll: ctypes.CDLL) -> None:
         "lp_sigint_unwatch": (None, ()),
         "lp_softmax_sums": (None, (p, i64, i64, p, p)),
         "lp_row_tops": (None, (p, i64, i64, p, p)),
+        "lp_top_k": (i64, (p, i64, i64, p, p)),
         "lp_kept_most": (i64, (i64,)),
         "lp_keep_row": (i64, (p, i64, f32, f64, f64, f64, i32, p)),
         "lp_kept_against": (i64, (p, i64, p, i64, f32, p)),

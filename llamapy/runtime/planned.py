@@ -11,7 +11,7 @@ from llamapy.devices.cpu import CpuDevice
 from llamapy.graph.device import Device
 from llamapy.graph.tensor import PARAM, Tensor
 from llamapy.loader.place_flags import PlaceFlags
-from llamapy.loader.repack import Repacked, candidates
+from llamapy.loader.repack import Repacked, candidates, replaceable
 from llamapy.loader.splits import open_model
 from llamapy.loader.weights import in_place_or_copied
 from llamapy.runtime.layout import lay_out
@@ -55,13 +55,19 @@ class Planned(Closing):
                 t.buffer = Unopened([], buft, info.n_bytes, "weights")
                 into[buft.device] = into.get(buft.device, 0) + info.n_bytes
 
-    def interleaved(self, choice: str, n_threads: int) -> int:
-        """Bytes of the forms that `--repack choice` would make if there is room for them."""
+    def interleaved(self, choice: str, n_threads: int) -> tuple[int, int]:
+        """Bytes of the forms that `--repack choice` would make if there is room for them, and of
+        those weights of which nothing else is read then."""
         device = CpuDevice(n_threads)
         if choice == "off" or (choice == "auto" and not device.repack_pays):
-            return 0
+            return 0, 0
         matched = self.laid.matched
-        return sum(t.n_bytes for t in candidates(self.weights, matched, device, Repacked(choice)))
+        made = list(candidates(self.weights, matched, device, Repacked(choice)))
+        given_back = replaceable(matched)
+        return (
+            sum(t.n_bytes for t in made),
+            sum(t.n_bytes for t in made if t.name in given_back),
+        )
 
     def context(self, params: ContextParams, n_outputs: int = 0) -> ContextBytes:
         """See room.context_bytes."""

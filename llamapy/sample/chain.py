@@ -205,8 +205,8 @@ class Sampler:
 
 
 def _check(logits: NDArray[np.float32]) -> None:
-    top = logits.max()
-    if not np.isfinite(top):
-        kind = "NaN" if np.isnan(top) else str(float(top))
+    top = float(logits.max())
+    if not math.isfinite(top):
+        kind = "NaN" if math.isnan(top) else str(top)
         where = int(np.flatnonzero(np.isnan(logits) if kind == "NaN" else logits == top)[0])
         raise NumericError(f"the logits are broken: {kind} at token {where} of {len(logits)}")

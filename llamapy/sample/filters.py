@@ -9,9 +9,8 @@ import math
 
 import numpy as np
 
-from llamapy.sample.candidates import Candidates, Floats, Ids, Probs
-
-_ROWS = 256
+from llamapy.ffi.top import top_k as highest
+from llamapy.sample.candidates import Candidates, Probs
 
 
 def top_k(c: Candidates, k: int, min_keep: int = 0) -> Candidates:
@@ -21,31 +20,10 @@ def top_k(c: Candidates, k: int, min_keep: int = 0) -> Candidates:
     if k <= 0:
         return c
     k = max(k, min_keep)
-    if c.sorted or k >= len(c):
+    if c.sorted or c.ids is not None or k >= len(c):
         return c.by_logit().take(slice(0, k))
-    places = _at_least_kth(c.logits, k)
-    return c.take(places, sorted=False).by_logit().take(slice(0, k))
-
-
-def _at_least_kth(logits: Floats, k: int) -> Ids:
-    """Rising places that hold the `k` largest logits and few others.
-
-    The vector is read as a matrix of 256 rows. At least k elements reach the k-th largest of its
-    column maxima, so only columns that reach it are looked at again.
-    """
-    n = len(logits)
-    width = n // _ROWS
-    if width < 4 * k:
-        bound = np.partition(logits, n - k)[n - k]
-        return np.flatnonzero(logits >= bound)
-    body = logits[: width * _ROWS].reshape(_ROWS, width)
-    maxima = body.max(axis=0)
-    bound = np.partition(maxima, width - k)[width - k]
-    columns = np.flatnonzero(maxima >= bound)
-    row, column = np.nonzero(body[:, columns] >= bound)
-    tail = np.flatnonzero(logits[width * _ROWS :] >= bound) + width * _ROWS
-    places: Ids = np.concatenate((row * width + columns[column], tail))
-    return places
+    ids, logits = highest(c.logits, k)
+    return Candidates(logits, ids, True)
 
 
 def top_p(c: Candidates, p: float, min_keep: int = 0) -> Candidates:

@@ -32,6 +32,8 @@ class World:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.model = str(speaking_model.write(folder / "m.gguf"))
+        self.big = str(speaking_model.write(folder / "big.gguf"))
+        os.truncate(self.big, 4 << 30)  # of which nothing lies on the disk
         words = ["[PAD]", "▁the", "▁cat"]
         self.bert = str(
             random_encoders.write(folder / "b.gguf", "bert", words=words, pooling="cls")
@@ -136,6 +138,7 @@ def rows(w: World) -> dict[str, tuple[Words, Words, Words | None]]:
         "tokenize": (["tokenize", "the end", *m], [], ["tokenize", *m, "-f", w.long]),
         "inspect": (["inspect", w.model], [], None),
         "plan": (["plan", w.model], ["-o"], None),
+        "verify": (["verify", w.model], ["-o"], ["verify", w.big]),
         "graph": (["graph", *m], ["-o"], None),
         "bench": (["bench", *m, *SMALL], [], ["bench", *m, "-p", "1", "-n", "0", "-r", "100000"]),
         "pull": (["pull", "--list"], [], None),

@@ -71,7 +71,13 @@ def test_what_settings_do(quantised: Path) -> None:
     assert (read["in_place_bytes"], read["copied_bytes"]) == (0, first["in_place_bytes"])
     assert read["interleaved_bytes"] == 0 and read["needs_bytes"] == read["peak_bytes"]
     made = row(quantised, repack="on")
-    assert made["needs_bytes"] == made["peak_bytes"] == first["peak_bytes"]
+    assert made["needs_bytes"] == made["peak_bytes"] < first["peak_bytes"]
+    with Model.open(quantised, repack="on") as model:  # nothing but the embedding is read then
+        left = model.weights.in_place_bytes(model.gguf)
+        assert made["in_place_bytes"] == left and left < first["in_place_bytes"]
+    several = row(quantised, repack="on", n_ctx=256)
+    weights = first["in_place_bytes"] + made["interleaved_bytes"]
+    assert several["peak_bytes"] > weights + app.PROGRAM_BYTES
     several = row(quantised, n_parallel=4)
     assert several["output_bytes"] == 4 * first["output_bytes"]
     all_rows = row(quantised, n_outputs=512)

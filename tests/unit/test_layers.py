@@ -19,7 +19,8 @@ LAYERS = (
     "models quantize",
     "loader kv devices",
     "graph",
-    "ffi tokenize sample chat",
+    "tokenize sample chat",
+    "ffi",
     "base",
 )
 RANK = {name: depth for depth, row in enumerate(LAYERS) for name in row.split()}

@@ -1,0 +1,60 @@
+"""The highest of many numbers, against a plain sort."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from llamapy.base.errors import NumericError
+from llamapy.ffi.top import top_k
+
+
+def plain(x: np.ndarray, k: int) -> list[int]:
+    return sorted(range(len(x)), key=lambda i: (-x[i], i))[:k]
+
+
+@given(
+    values=st.lists(st.sampled_from([-np.inf, -2.5, -0.0, 0.0, 1.0, 1.5, np.inf]), min_size=1,
+                    max_size=300),
+    k=st.integers(1, 300),
+)  # fmt: skip
+@settings(max_examples=200, deadline=None)
+def test_equal_ones_go_by_index(values: list[float], k: int) -> None:
+    x, k = np.array(values, np.float32), min(k, len(values))
+    ids, top = top_k(x, k)
+    assert ids.tolist() == plain(x, k)
+    assert top.tobytes() == x[ids].tobytes()
+
+
+@pytest.mark.parametrize("n", [1, 63, 64, 65, 128, 49152, 262144])
+@pytest.mark.parametrize("k", [1, 2, 40, 1000])
+@pytest.mark.parametrize("order", ["any", "rising", "falling"])
+def test_many(n: int, k: int, order: str) -> None:
+    x = np.random.default_rng(n + k).standard_normal(n).astype(np.float32)
+    if order != "any":
+        x = np.sort(x) if order == "rising" else np.sort(x)[::-1]
+    k = min(k, n)
+    ids, _ = top_k(x, k)
+    assert ids.tolist() == np.argsort(-x, kind="stable")[:k].tolist()
+
+
+def test_read_only_numbers_stay_as_they_are() -> None:
+    x = np.arange(100, dtype=np.float32)
+    x.flags.writeable = False
+    assert top_k(x, 3)[0].tolist() == [99, 98, 97]
+
+
+@pytest.mark.parametrize("at", [0, 5, 63, 64, 999])
+def test_nan_is_named(at: int) -> None:
+    x = np.zeros(1000, np.float32)
+    x[at] = np.nan
+    with pytest.raises(NumericError, match=f"NaN at {at} of 1000"):
+        top_k(x, 10)
+
+
+@pytest.mark.parametrize("k", [-1, 0, 11])
+def test_k_is_within_the_numbers(k: int) -> None:
+    with pytest.raises(ValueError, match="of 10 numbers"):
+        top_k(np.zeros(10, np.float32), k)
