@@ -233,6 +233,10 @@ def load(keys: Keys, *, pre: str | None = None, lenient: bool = False) -> Tokeni
         from llamapy.tokenize.unigram import Unigram
 
         made = Unigram(keys)
+    elif kind == "rwkv":
+        from llamapy.tokenize.rwkv import Rwkv
+
+        made = Rwkv(keys)
     elif kind in ("none", "test", "no_vocab"):
         why = f"this model's vocabulary has no text (tokenizer model '{kind}')"
         made = IdsOnly(kind, _ids_vocab(keys), why)
