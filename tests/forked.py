@@ -2,8 +2,8 @@
 for each, sets its descriptors as asked and calls the console script's function.
 
 A request is a line of JSON: {"args", "fds": {"0": "null" | "closed" | "full" | "gone" | PATH},
-"after": seconds until SIGINT, or "until": a file whose first byte is waited for before it,
-"signal": another signal's name}; the answer {"rc": as subprocess has it, "seconds"}.
+"after": seconds until SIGINT, "signal": another one's name}; the answer {"rc": as subprocess has
+it, "seconds"}.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def _stream(fd: int, mode: str) -> Any:
     return open(fd, mode, closefd=False, errors="backslashreplace" if fd == 2 else None)
 
 
-def _child(request: dict[str, Any]) -> int:
+def _child(request: dict[str, Any], ready: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for fd, what in request["fds"].items():
         _open(int(fd), what)
@@ -64,6 +64,7 @@ def _child(request: dict[str, Any]) -> int:
     from llamapy.cli.main import entry
 
     code = 1
+    os.close(ready)
     try:
         entry()
     except SystemExit as e:
@@ -81,15 +82,21 @@ def _child(request: dict[str, Any]) -> int:
     return code
 
 
-def _interrupt(pid: int, request: dict[str, Any]) -> None:
-    until = request.get("until")
-    end = time.monotonic() + 20
-    while until and time.monotonic() < end:
-        if os.path.exists(until) and os.path.getsize(until):
-            break
-        time.sleep(0.01)
-    time.sleep(request.get("after", 0.0))
-    os.kill(pid, getattr(signal, request.get("signal", "SIGINT")))
+def _run(request: dict[str, Any]) -> dict[str, Any]:
+    start = time.monotonic()
+    waits, ready = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.close(waits)
+        os._exit(_child(request, ready))
+    os.close(ready)
+    os.read(waits, 1)  # nothing: the child closes its end when it is about to begin
+    os.close(waits)
+    if "after" in request:
+        time.sleep(request["after"])
+        os.kill(pid, getattr(signal, request.get("signal", "SIGINT")))
+    rc = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    return {"rc": rc, "seconds": time.monotonic() - start}
 
 
 def main() -> None:
@@ -103,16 +110,7 @@ def main() -> None:
         importlib.import_module(row.module)
     print("ready", flush=True)
     for line in sys.stdin.buffer:
-        request = json.loads(line)
-        start = time.monotonic()
-        pid = os.fork()
-        if pid == 0:
-            os._exit(_child(request))
-        if "after" in request or "until" in request:
-            _interrupt(pid, request)
-        status = os.waitpid(pid, 0)[1]
-        rc = os.waitstatus_to_exitcode(status)
-        print(json.dumps({"rc": rc, "seconds": time.monotonic() - start}), flush=True)
+        print(json.dumps(_run(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

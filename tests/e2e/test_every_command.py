@@ -73,8 +73,6 @@ class World:
         out, err = (self.folder / f"{name}{self._n}" for name in ("out", "err"))
         streams = {0: "null", 1: str(out), 2: str(err), **(fds or {})}
         request = {"args": args, "fds": streams, **more}
-        if more.get("until") == "stdout":
-            request["until"] = str(out)
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(request).encode() + b"\n")
         self._process.stdin.flush()
@@ -219,7 +217,7 @@ def test_an_interrupt(world: World, name: str) -> None:
     long = rows(world)[name][2]
     if long is None:
         pytest.skip("is done at once")
-    done = world.call(long, after=0.3)
+    done = world.call(long, after=0.1)
     assert done.rc == -2, (done.rc, done.err)  # a shell reports 130
     lines = [line for line in done.err.splitlines() if "interrupted" in line]
     assert len(lines) == 1 and lines[0].startswith("llamapy: interrupted"), done.err
