@@ -45,8 +45,8 @@ static double encode(const float *below, int64_t n, float log_sum, uint16_t *cod
         int m = n - at < BLOCK ? (int)(n - at) : BLOCK;
         for (int i = 0; i < m; i++) {
             float d = log_sum - below[at + i];
-            float q = sqrtf(d > 0.f ? d : 0.f) * (1.f / STEP) + 0.5f;
-            code[at + i] = (uint16_t)(q < CODES ? q : CODES);
+            float q = sqrtf(choose(d > 0.f, d, 0.f)) * (1.f / STEP) + 0.5f;
+            code[at + i] = (uint16_t)(int32_t)choose(q < CODES, q, CODES);
             e[i] = exp_below_0(below[at + i]);
         }
         add_up(lane, e, m);
@@ -106,7 +106,7 @@ static void compare(const uint16_t *code, const float *below, int n, double lane
     float e[BLOCK + 64], f[BLOCK + 64], t[BLOCK + 64];
     for (int i = 0; i < n; i++) {
         float root = (float)code[i] * STEP;
-        float d = below[i] < -87.f ? -87.f : below[i];
+        float d = choose(below[i] < -87.f, -87.f, below[i]);
         t[i] = -(root * root) - d;
         e[i] = exp_below_0(-(root * root));
         f[i] = exp_below_0(d);

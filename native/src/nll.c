@@ -8,16 +8,16 @@
 enum { BLOCK = 256, LANES = 8 };
 
 static float row_max(const float *x, int64_t n) {
-    float m[16];
-    for (int j = 0; j < 16; j++)
+    float m[BLOCK];
+    for (int j = 0; j < BLOCK; j++)
         m[j] = x[0];
     int64_t i = 0;
-    for (; i + 16 <= n; i += 16)
-        for (int j = 0; j < 16; j++)
-            m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
-    for (; i < n; i++)
-        m[0] = x[i] > m[0] ? x[i] : m[0];
-    for (int j = 1; j < 16; j++)
+    for (; i + BLOCK <= n; i += BLOCK)
+        for (int j = 0; j < BLOCK; j++)
+            m[j] = choose(x[i + j] > m[j], x[i + j], m[j]);
+    for (int j = 0; i + j < n; j++)
+        m[j] = choose(x[i + j] > m[j], x[i + j], m[j]);
+    for (int j = 1; j < BLOCK; j++)
         m[0] = m[j] > m[0] ? m[j] : m[0];
     return m[0];
 }
