@@ -37,10 +37,11 @@ class GraphKey(NamedTuple):
         """The key of a graph that serves this one and others: tokens, outputs and lists are filled
         up with the last one of each (inputs.fill), which computes and stores the same once more.
         It does not pay for one prompt, but where many of all lengths would be built for."""
+        n_tokens, n_outputs = (min(rounded(n), n_ubatch) for n in (self.n_tokens, self.n_outputs))
+        if n_outputs == n_tokens and self.n_outputs < self.n_tokens:
+            n_outputs = self.n_outputs  # a graph that gives every row does not choose any
         return self._replace(
-            n_tokens=min(rounded(self.n_tokens), n_ubatch),
-            n_outputs=min(rounded(self.n_outputs), n_ubatch),
-            sizes=(n_lists, *self.sizes[1:]),
+            n_tokens=n_tokens, n_outputs=n_outputs, sizes=(n_lists, *self.sizes[1:])
         )
 
     def shape(self) -> GraphShape:

@@ -241,6 +241,16 @@ def test_rounded_graphs_come_again(open_model):
         assert ctx.counters.built == 23 and len(set(sizes[4:])) == 1
 
 
+@pytest.mark.parametrize(("n", "n_want"), [(8, 7), (7, 6), (7, 7), (8, 5), (16, 15)])
+def test_a_graph_for_more_rows_than_are_wanted(open_model, alone, n, n_want):
+    sizes = {"n_seq_max": 16, "n_ubatch": n + n % 2, "rounded": True}
+    with open_model("llama-dense").context(**PARAMS, **sizes) as ctx:
+        mirror = Mirror(ctx, "llama-dense", alone)
+        mirror.lists = [[] for _ in range(16)]
+        mirror.decode([((s,), s, False) for s in range(n)])
+        mirror.decode([((s,), s * 3, s >= n - n_want) for s in range(n)])
+
+
 def test_two_threads_with_a_context_each(open_model, alone):
     def work(name: str, tokens: list[int], found: list[np.ndarray]) -> None:
         with open_model(name).context(**{**PARAMS, "n_threads": 2}) as ctx:
