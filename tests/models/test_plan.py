@@ -11,6 +11,8 @@ from typing import Any
 
 import gguf_writer
 import pytest
+import random_encoders
+import random_t5
 from reference import unpack
 
 from llamapy import Model
@@ -150,3 +152,32 @@ def test_what_is_refused(tmp_path: Path, dense: Path) -> None:
     with pytest.raises(UsageError, match="no such device"):
         plan(dense, PlanSettings(), replace(PlaceFlags(), n_gpu_layers=1, devices=("GPU",)))
     assert main(["plan", str(dense), "-m", str(dense)]) == 2
+
+
+# Windows, latent attention, experts and sinks, states, states beside attention, token n-grams.
+KINDS = [
+    "gemma3-dense",
+    "deepseek2-moe",
+    "gpt-oss-moe",
+    "mamba-dense",
+    "jamba-dense",
+    "qwen4exp-moe",
+]
+
+
+@pytest.mark.parametrize("name", [*KINDS, "t5", "bert"])
+def test_every_kind_of_memory(name: str, tmp_path: Path) -> None:
+    if name == "t5":
+        path = random_t5.write(tmp_path / "m.gguf", name)
+    elif name == "bert":
+        path = random_encoders.write(tmp_path / "m.gguf", name, pooling="cls")
+    else:
+        path = unpack(name, tmp_path)
+    planned = row(path, n_ctx=512, n_parallel=3, repack="off")
+    with (
+        Model.open(path, repack="off") as model,
+        model.context(n_ctx=512, n_seq_max=3, n_threads=2) as ctx,
+    ):
+        opened = ctx.buffer_bytes()
+        assert (planned["cache_bytes"], planned["compute_bytes"]) == (opened["kv"], opened["CPU"])
+        assert planned["in_place_bytes"] + planned["copied_bytes"] == model.weights.n_bytes
