@@ -11,7 +11,7 @@ import numpy as np
 
 from llamapy.app.generate import prompt_ids
 from llamapy.app.sizes import ContextSettings
-from llamapy.base.errors import ContextError, NumericError, UsageError
+from llamapy.base.errors import ContextError, MemoryBudgetError, NumericError, UsageError
 from llamapy.base.log import log
 from llamapy.runtime.embed import embed, normalised, pooling_of
 
@@ -91,13 +91,21 @@ def _context(model: Any, lengths: list[int], s: EmbedSettings) -> Any:
         )
     n_ubatch = max(s.n_ubatch, longest)
     n_batch = max(s.n_batch, n_ubatch)
-    sizes = s.of_context(
-        n_ctx=max(min(n_batch, sum(lengths)), longest),
-        n_batch=n_batch,
-        n_ubatch=n_ubatch,
-        n_seq_max=min(len(lengths), AT_ONCE),
-    )
-    return model.context(**sizes)
+    n = min(len(lengths), AT_ONCE)
+    while True:
+        most = sum(sorted(lengths, reverse=True)[:n])
+        sizes = s.of_context(
+            n_ctx=max(min(n_batch, most), longest),
+            n_batch=n_batch,
+            n_ubatch=n_ubatch,
+            n_seq_max=n,
+        )
+        try:
+            return model.context(**sizes)
+        except MemoryBudgetError:
+            if n == 1:
+                raise
+            n //= 2  # the vectors are the same
 
 
 def _check_ends(tokenizer: Any, ids: list[list[int]]) -> None:

@@ -145,9 +145,14 @@ def remedies(parts: Parts, params: ContextParams, n_outputs: int, room: int) -> 
     def cost(**change: Any) -> int:
         return context_bytes(parts, replace(params, **change), n_outputs).on_host
 
-    n = largest_ctx(lambda n: cost(n_ctx=n), room, params.n_ctx)
-    if n is not None:
-        yield f"--ctx-size {n}"
+    if params.n_seq_max > 1:  # the context is as large as its sequences are many
+        m = next((m for m in _fewer(params.n_seq_max) if cost(**_share(params, m)) <= room), None)
+        if m is not None:
+            yield f"--parallel {m}"
+    else:
+        n = largest_ctx(lambda n: cost(n_ctx=n), room, params.n_ctx)
+        if n is not None:
+            yield f"--ctx-size {n}"
     for flags, change in (
         ("-ctk q8_0 -ctv q8_0", LESS_CACHE),
         ("--ubatch-size 64", LESS_COMPUTE),
@@ -159,3 +164,15 @@ def remedies(parts: Parts, params: ContextParams, n_outputs: int, room: int) -> 
                 return
         except LlamapyError:
             continue
+
+
+def _fewer(n: int) -> Iterator[int]:
+    """Half as many, and again."""
+    while n > 1:
+        n //= 2
+        yield n
+
+
+def _share(params: ContextParams, n_seqs: int) -> dict[str, int]:
+    """The sizes of so many of the sequences."""
+    return {"n_seq_max": n_seqs, "n_ctx": -(-params.n_ctx * n_seqs // params.n_seq_max)}

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import random_encoders
 
+from llamapy.base.errors import MemoryBudgetError
 from llamapy.cli.main import main
+from llamapy.runtime.engine import Engine
 
 WORDS = ["[PAD]", "▁the", "▁cat", "s", "▁sat", "▁.", "▁[", "▁]"]
 
@@ -33,6 +35,24 @@ def test_a_vector_a_line(bert, capsys):
     assert np.allclose((rows * rows).sum(axis=1), 1)
     code, alone, _ = run(capsys, "-m", bert, "-p", "The sat .")
     assert code == 0 and alone == out.splitlines(keepends=True)[1]
+
+
+def test_with_little_memory_fewer_texts_at_a_time(bert, capsys, monkeypatch):
+    args = ("-m", bert, *(word for i in range(9) for word in ("-p", "the cat " * (i + 1))))
+    code, want, _ = run(capsys, *args)
+    assert code == 0
+    opened, context = [], Engine.context
+
+    def scarce(self, **sizes):
+        opened.append((sizes["n_seq_max"], sizes["n_ctx"]))
+        if sizes["n_seq_max"] > 3:
+            raise MemoryBudgetError("too many")
+        return context(self, **sizes)
+
+    monkeypatch.setattr(Engine, "context", scarce)
+    code, out, _ = run(capsys, *args)
+    assert code == 0 and out == want
+    assert [n for n, _ in opened] == [9, 4, 2] and opened[0][1] > opened[2][1] >= 20
 
 
 def test_json_and_a_file(bert, capsys, tmp_path):

@@ -85,6 +85,18 @@ def test_smaller_graphs_are_a_remedy(model: Model) -> None:
     assert list(remedies(parts, params, 1, both - 1)) == []
 
 
+def test_fewer_sequences_are_a_remedy(model: Model) -> None:
+    parts = model._parts()
+    params = ContextParams.of(
+        128, n_ctx=2048, n_seq_max=8, n_ubatch=64, n_threads=2, n_threads_batch=None, type_k="q8_0"
+    )
+    three = context_bytes(parts, replace(params, n_seq_max=3, n_ctx=768)).on_host
+    assert next(remedies(parts, params, 1, three)) == "--parallel 2"
+    one = context_bytes(parts, replace(params, n_seq_max=1, n_ctx=256)).on_host
+    assert next(remedies(parts, params, 1, one)) == "--parallel 1"
+    assert not list(remedies(parts, params, 1, one - 1))
+
+
 def test_where_nothing_fits_the_way_on_is_named(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
