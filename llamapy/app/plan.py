@@ -24,7 +24,7 @@ from llamapy.loader.repack import asked_for
 from llamapy.loader.values import StringArray
 from llamapy.loader.words import one_line
 from llamapy.models.builder import LOGITS
-from llamapy.runtime.params import ContextParams
+from llamapy.runtime.params import MAX_CTX, ContextParams
 from llamapy.runtime.planned import Planned
 from llamapy.runtime.room import ContextBytes, largest_ctx
 
@@ -72,7 +72,7 @@ def plan(
             found: int = host.row(model.context(sizes, s.n_outputs), None)["needs_bytes"]
             return found
 
-        most = max(hp.n_ctx_train, params.n_ctx)
+        most = min(max(hp.n_ctx_train, params.n_ctx), MAX_CTX)
         rows = max(s.n_outputs, s.n_parallel)
         return {
             "schema_version": SCHEMA_VERSION,

@@ -276,3 +276,14 @@ def test_progress_and_streams(small: Path, capsys: pytest.CaptureFixture[str]) -
                 command, stdout=full, stderr=subprocess.PIPE, timeout=60, cwd=ROOT
             )
         assert done.returncode == 1 and len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize("name", [*BAD.MALFORMED, *BAD.NOT_GGUF])
+def test_plan_refuses_what_cannot_be_loaded(
+    tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "m.gguf"
+    path.write_bytes((BAD.MALFORMED.get(name) or BAD.NOT_GGUF[name])[0])
+    assert main(["plan", str(path)]) == 3
+    out, err = capsys.readouterr()
+    assert out == "" and len(err.splitlines()) == 1 and "Traceback" not in err
