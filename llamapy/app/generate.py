@@ -12,6 +12,14 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+from llamapy.app.diffusion import (
+    OPEN_ENDED,
+    Denoiser,
+    Diffusion,
+    Step,
+    is_diffusion,
+    mask_of,
+)
 from llamapy.app.fit import Fit, fit
 from llamapy.app.sizes import ContextSettings
 from llamapy.base.errors import LlamapyError, UsageError
@@ -35,6 +43,7 @@ class Settings(ContextSettings):
     stop: tuple[str | bytes, ...] = ()
     include_stop: bool = False
     sampling: SamplerParams = field(default_factory=SamplerParams)
+    diffusion: Diffusion = field(default_factory=Diffusion)  # of models that answer so
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +104,7 @@ class Finished:
         return len(self.ids)
 
 
-Event = Started | Prefill | Token | Finished
+Event = Started | Prefill | Step | Token | Finished
 
 
 def generate(
@@ -116,20 +125,25 @@ def generate(
     s = settings if settings is not None else Settings()
     tokenizer = model.tokenizer
     ids = prompt_ids(tokenizer, prompt, parse_special=s.parse_special)
+    diffuses = is_diffusion(model)
     plan = fit(
         ids,
-        n_predict=s.n_predict,
+        n_predict=OPEN_ENDED if diffuses and s.n_predict < 0 else s.n_predict,
         n_ctx=s.n_ctx,
         n_ctx_train=model.hparams.n_ctx_train,
         on_overflow=s.on_overflow,
         n_head=int(ids[0] == tokenizer.bos),
     )
     _tell(plan, model.hparams.n_ctx_train)
-    with model.context(**s.of_context(n_ctx=plan.n_ctx)) as ctx:
+    sizes = s.of_context(n_ctx=plan.n_ctx)
+    if diffuses:  # every step sees all
+        whole = len(plan.ids) + plan.n_max
+        sizes |= {name: max(sizes[name], whole) for name in ("n_batch", "n_ubatch")}
+    with model.context(**sizes) as ctx:
         run = _Run(ctx, model, s, plan, interrupted, progress)
         yield Started(plan.ids, plan.n_ctx, plan.n_max, plan.dropped, run.sampler.describe())
         with getattr(ctx, "interruptible", nullcontext)():
-            yield from run.events()
+            yield from run.events(diffuses)
 
 
 def prompt_ids(
@@ -187,11 +201,13 @@ class _Run:
         self.seconds = dict.fromkeys(("prompt", "repack", "decode", "sample", "text"), 0.0)
         self.started = time.perf_counter()
 
-    def events(self) -> Iterator[Event]:
+    def events(self, diffuses: bool) -> Iterator[Event]:
         reason = "interrupted"
         try:
-            logits = yield from self._prefill()
-            if logits is not None:
+            logits = None if diffuses else (yield from self._prefill())
+            if diffuses:
+                reason = yield from self._denoise()
+            elif logits is not None:
                 reason = yield from self._tokens(logits)
         except LlamapyError as e:
             if not (e.exit_code == ABORTED and self.interrupted()):
@@ -237,6 +253,33 @@ class _Run:
                 self._repack()
             if len(self.ids) < self.plan.n_max:
                 logits = self._decode([id], "last", "decode")
+        return self.plan.limit
+
+    def _denoise(self) -> Generator[Event, None, str]:
+        """The answer of a diffusion model, once all of it stands; nothing when interrupted."""
+        start = time.perf_counter()
+        denoiser = Denoiser(
+            self.ctx,
+            self.plan.ids,
+            self.plan.n_max,
+            self.s.diffusion,
+            mask=mask_of(self.model),
+            shifted=self.model.gguf.get_bool("diffusion.shift_logits", True),
+            draw=self.sampler.weighed,
+            chance=self.sampler.chance,
+        )
+        for step in denoiser.run():
+            yield step
+            if self.interrupted():
+                return "interrupted"
+        self.seconds["decode"] += time.perf_counter() - start
+        for id in denoiser.tokens[len(self.plan.ids) :].tolist():
+            if id in self.tokenizer.eog and not self.s.sampling.ignore_eos:
+                return "eos"
+            self.ids.append(id)
+            yield self._token(id)
+            if self.stream.stopped is not None:
+                return "stop"
         return self.plan.limit
 
     def _repack(self) -> None:

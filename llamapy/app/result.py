@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Any
 
 import llamapy
+from llamapy.app.diffusion import Step
 from llamapy.app.generate import Event, Finished, Prefill, Settings, Started, Token
 from llamapy.base.memory import peak_bytes
 
@@ -87,6 +88,8 @@ def event(e: Event) -> dict[str, Any]:
             return {"event": "started", "prompt": len(e.ids), "n_ctx": e.n_ctx}
         case Prefill():
             return {"event": "prefill", "done": e.done, "total": e.total}
+        case Step():
+            return {"event": "step", "done": e.done, "total": e.total}
         case Token():
             return {"event": "token", "id": e.id, "text": e.text}
         case Finished():

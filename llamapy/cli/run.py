@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -18,6 +18,7 @@ from llamapy.cli.progress import Progress
 from llamapy.cli.sampling import SamplingOptions
 
 if TYPE_CHECKING:
+    from llamapy.app.diffusion import Diffusion
     from llamapy.app.generate import Event, Finished, Settings, Started
 
 
@@ -73,6 +74,49 @@ class LimitOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DiffusionOptions:
+    """How diffusion models answer."""
+
+    diffusion_steps: Annotated[
+        int | None, typer.Option("--diffusion-steps", metavar="N", min=1, help="Default: 128.")
+    ] = None
+    diffusion_algorithm: Annotated[
+        str | None,
+        typer.Option(
+            "--diffusion-algorithm",
+            metavar="NAME",
+            help="What becomes tokens: origin, entropy, margin, random, confidence; or its number.",
+        ),
+    ] = None
+    diffusion_block_length: Annotated[
+        int | None,
+        typer.Option(
+            "--diffusion-block-length", metavar="N", min=0, help="Tokens at a time; 0: all."
+        ),
+    ] = None
+    diffusion_eps: Annotated[
+        float | None,
+        typer.Option("--diffusion-eps", metavar="X", help="End of the schedule. Default: 0.001."),
+    ] = None
+
+    def settings(self, model: Any) -> Diffusion:
+        from llamapy.app.diffusion import ALGORITHMS, Diffusion, is_diffusion
+
+        given = {k: v for k, v in asdict(self).items() if v is not None}
+        if given and not is_diffusion(model):
+            flag = next(iter(given)).replace("_", "-")
+            log.warn("W10", f"--{flag}: this model is no diffusion model")
+        name = given.get("diffusion_algorithm", "confidence")
+        number = name.isdecimal() and int(name) < len(ALGORITHMS)
+        return Diffusion(
+            steps=given.get("diffusion_steps", 128),
+            algorithm=ALGORITHMS[int(name)] if number else name,
+            block=given.get("diffusion_block_length", 0),
+            eps=given.get("diffusion_eps", 1e-3),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ShowOptions:
     """What to print and where."""
 
@@ -100,6 +144,7 @@ def command(
     model: options.ModelOptions,
     context: options.ContextOptions,
     sampling: SamplingOptions,
+    diffusion: DiffusionOptions,
     show: ShowOptions,
 ) -> None:
     """Continue a prompt. The answer goes to stdout, everything else to stderr."""
@@ -108,6 +153,7 @@ def command(
     start = time.perf_counter()
     with options.open_model(model, threads=context.threads) as opened:
         settings = _settings(source, limit, context, sampling, show, opened)
+        settings = replace(settings, diffusion=diffusion.settings(opened))
         load_s = time.perf_counter() - start
         log.info(f"opened {opened.gguf.path} in {load_s * 1e3:.0f} ms")
         with streams.answer_to(show.output) as out, Interrupts() as interrupts:
@@ -197,6 +243,7 @@ class _Answer:
 
     def _one(self, event: Event, progress: Progress) -> None:
         from llamapy.app import generate as app
+        from llamapy.app.diffusion import Step
         from llamapy.app.result import event as as_json
 
         if self.show.json_stream and not isinstance(event, app.Finished):
@@ -208,6 +255,9 @@ class _Answer:
                     self.out.write(self.prompt)
                     self._follow(progress, self.prompt.decode("utf-8", "replace"))
                 log.info(f"prompt {len(event.ids)} tokens, context {event.n_ctx}")
+            case Step():
+                progress.stage("answer", "steps")
+                progress.update(event.done, event.total)
             case app.Prefill():
                 progress.update(event.done, event.total)
             case app.Token():

@@ -87,6 +87,25 @@ class Sampler:
             id = int(logits.argmax())  # where there is a NaN, that one
             if id not in self._bias and math.isfinite(logits[id]):
                 return id
+        c = self._candidates(logits)
+        u = self._draw.next()
+        if self.params.greedy:
+            return c.id(int(c.logits.argmax()))
+        return self._mirostat.sample(c, u) if self._mirostat else filters.draw(c, u)
+
+    def weighed(self, logits: NDArray[np.float32]) -> tuple[int, float, NDArray[np.float64]]:
+        """An id as `sample` gives it (without mirostat), its probability among those that could
+        be drawn, and the probabilities of all of them."""
+        c = self._candidates(logits)
+        probs, u = c.probs(), self._draw.next()
+        at = int(c.logits.argmax()) if self.params.greedy else filters.place(c, u)
+        return c.id(at), float(probs[at]), probs
+
+    def chance(self) -> float:
+        """A number in [0, 1) of the seed's other stream."""
+        return self._chance.next()
+
+    def _candidates(self, logits: NDArray[np.float32]) -> Candidates:
         c = Candidates(logits)
         _check(logits)
         if self._bias:
@@ -95,10 +114,7 @@ class Sampler:
                 raise NumericError("no token is possible: bias and bans forbid every one")
         for step in self._steps:
             c = step(c)
-        u = self._draw.next()
-        if self.params.greedy:
-            return c.id(int(c.logits.argmax()))
-        return self._mirostat.sample(c, u) if self._mirostat else filters.draw(c, u)
+        return c
 
     def describe(self) -> dict[str, Any]:
         """The seed, the steps that do something, and every parameter, all fit for JSON."""

@@ -128,6 +128,11 @@ def _dynamic(probs: Probs, temp: float, spread: float, exponent: float) -> float
 
 def draw(c: Candidates, u: float) -> int:
     """The token at `u` in [0, 1) of the cumulative probabilities."""
+    return c.id(place(c, u))
+
+
+def place(c: Candidates, u: float) -> int:
+    """Where it stands among the candidates."""
     reached = np.cumsum(np.exp((c.logits - c.logits.max()).astype(np.float64)))
     at = int(np.searchsorted(reached, u * reached[-1], side="right"))
-    return c.id(min(at, len(c) - 1))
+    return min(at, len(c) - 1)
