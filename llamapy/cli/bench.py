@@ -177,6 +177,9 @@ def command(
             report = bench(job, tick)
     with streams.answer_to(None) as out:
         out.write(render(report, format))
+    if report.get("interrupted"):
+        log.note("interrupted: printed is what was measured until then")
+        raise KeyboardInterrupt("said")
 
 
 def _compare(paths: tuple[str, str], anyway: bool) -> dict[str, Any]:

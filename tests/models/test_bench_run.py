@@ -21,6 +21,7 @@ from llamapy.app.bench.params import BatchedCase, Case
 from llamapy.app.bench.run import Job, bench
 from llamapy.app.bench.shapes import parse_spec
 from llamapy.app.bench.synthetic import make_files
+from llamapy.ffi.pool import Aborted
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.runtime.context import Context
 from llamapy.runtime.engine import Engine
@@ -46,7 +47,9 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[Call]:
 def run(model: Any, cases: list[Case], repetitions: int, **how: Any) -> list[Samples[Case]]:
     depths, tick = Depths(cases), how.pop("tick", lambda done, total: None)
     how = {"repetitions": repetitions, "warm_up": False, **how}
-    return measure(cases, lambda case: Runner(model, case, depths), How(**how), tick)
+    out: list[Samples[Case]] = []
+    measure(cases, lambda case: Runner(model, case, depths), How(**how), out, tick)
+    return out
 
 
 def test_prompt_in_batches_then_one_token_at_a_time(
@@ -250,6 +253,29 @@ def test_a_whole_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     (phases,) = report["phases"]
     assert len(phases["decode_samples_s"]) == len(phases["sample_samples_s"]) == 2
     assert [t["graph"] for t in report["ops"]] == ["decode", "prompt of 6"]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, Aborted("broken off")])
+def test_an_interrupt_leaves_what_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Any
+) -> None:
+    path, left = unpack("llama-dense", tmp_path), [100] * 3
+    real = Runner.repeat
+
+    def repeat(self: Runner) -> None:
+        if not left:
+            raise error
+        left.pop()
+        real(self)
+
+    monkeypatch.setattr(Runner, "repeat", repeat)
+    cases = [Case(n_prompt=6, n_gen=0), Case(n_prompt=0, n_gen=3)]
+    job = Job(models=[path, path], cases=cases, warm_up=False, phases=True, roofline=False)
+    report = bench(job)
+    assert [len(test["samples_ns"]) for test in report["tests"]] == [2, 1]
+    assert report["interrupted"] and "phases" not in report
+    with pytest.raises(KeyboardInterrupt):
+        bench(job)
 
 
 @pytest.mark.parametrize("spec", ["smollm2-135m/1:Q4_1", "gemma-3-270m/1:Q8_0"])

@@ -43,6 +43,11 @@ class Samples(Generic[AnyCase]):
     started_at: float = 0.0  # seconds since the epoch
     reads: list[float] = field(default_factory=list)  # looks before the first and after the last
 
+    def whole(self) -> Samples[AnyCase]:
+        """Without what an interrupt has left half said."""
+        del self.ns[len(self.prompt_ns) :]
+        return self
+
     @property
     def warmed(self) -> bool | None:
         """Whether the last two warm-ups took the same time; None without warm-ups."""
@@ -207,12 +212,13 @@ def measure(
     cases: Sequence[AnyCase],
     runner: Callable[[AnyCase], Timed[AnyCase]],
     how: How,
+    out: list[Samples[AnyCase]],
     tick: Tick = lambda done, total: None,
-) -> list[Samples[AnyCase]]:
+) -> None:
     """Run all tests of one open model. Interleaved, every test keeps a context open until the end;
-    otherwise there is one at a time."""
+    otherwise there is one at a time. Their samples are appended to `out`; whatever ends this early,
+    those that there are by then."""
     turns = _Turns(how, len(cases) * how.repetitions, tick)
-    out: list[Samples[AnyCase]] = []
     for group in [cases] if how.interleave else [[case] for case in cases]:
         runners: list[Timed[AnyCase]] = []
         try:
@@ -222,11 +228,10 @@ def measure(
                     with runners[-1].ctx.interruptible():
                         runners[-1].warm_up()
             turns.take(runners)
-            out += [r.samples for r in runners]
         finally:
+            out += [r.samples.whole() for r in runners if r.samples.ns]
             for r in runners:
                 r.close()
-    return out
 
 
 @dataclass(slots=True)

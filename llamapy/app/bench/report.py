@@ -29,7 +29,7 @@ def _json(report: Report) -> str:
 
 def _jsonl(report: Report) -> str:
     """One line per test, with the conditions in each; then those of phases and ops."""
-    more = ("conditions", "method", "level", "a", "b", "different", "only")
+    more = ("interrupted", "conditions", "method", "level", "a", "b", "different", "only")
     head = {name: report[name] for name in ("schema_version", "command", *more) if name in report}
     lines = [{"kind": "roofline", **row} for row in report.get("roofline", [])]
     for name, kind in (*KINDS.items(), ("phases", "phases"), ("ops", "ops")):
@@ -195,6 +195,7 @@ def _foot(report: Report) -> str:
             f"around the tests, int8 {top['int8_ops'] / 1e9:.0f} GOPS, "
             f"f32 {top['fma_ops'] / 1e9:.0f} GFLOPS"
         )
+    lines += ["interrupted: not all repetitions were made"] if report.get("interrupted") else []
     lines += _convergence([t for name in KINDS for t in report.get(name, [])])
     return "\n".join([*lines, f"machine: {_machine(c)}", f"build: llamapy {c['llamapy']}"]) + "\n"
 

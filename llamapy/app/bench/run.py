@@ -25,13 +25,16 @@ from llamapy.app.bench.shapes import Spec
 from llamapy.app.bench.stats import agree, steady, summary
 from llamapy.app.bench.synthetic import make_files
 from llamapy.app.identity import model_hash
+from llamapy.base.errors import LlamapyError
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.splits import open_model
 from llamapy.runtime.engine import Engine
 
 SCHEMA_VERSION = 2  # 2: shares of reading are of the looks around the test
 MANY = 100  # a measurement stands for runs of so many times its length
+ABORTED = 130  # exit code of the error that ends a run on request
 Report = dict[str, Any]
+Rows = dict[str, list[Report]]
 Tick = Callable[[str, int, int], None]  # what, repetitions done, of how many
 
 
@@ -56,31 +59,32 @@ class Job:
 
 
 def bench(job: Job, tick: Tick = lambda what, done, total: None) -> Report:
-    """Run it. Raises what opening a model and decoding raise."""
+    """Run it. Raises what opening a model and decoding raise. Interrupted, what there is by then;
+    KeyboardInterrupt when that is nothing."""
     report: Report = {
         "schema_version": SCHEMA_VERSION,
         "command": "bench",
         "conditions": conditions(),
     }
-    tops = _look(job, {})
-    rows: dict[str, list[Report]] = {k: [] for k in ("tests", "batched", "end_to_end")}
-    more: dict[str, list[Report]] = {"phases": [], "ops": []}
-    for source, mode, again in itertools.product(job.models, job.load_modes, job.repacks):
-        with _Opened(source, job, mode, again) as opened:
-            rows["tests"] += opened.tests(job, tick)
-            rows["batched"] += opened.batched(job, tick)
-            if job.phases:
-                more["phases"].append({**opened.about(), **opened.phases(job)})
-            if job.ops:
-                more["ops"] += [{**opened.about(), **_op_row(t)} for t in opened.ops(job)]
-            runs = opened.whole_jobs(job)
-        rows["end_to_end"] += _whole(opened, runs, job, tick)
-    tops = _look(job, tops)
-    if job.roofline:
+    rows: Rows = {name: [] for name in ("tests", "batched", "end_to_end", "phases", "ops")}
+    tops: dict[int, roofline.Ceilings] = {}
+    try:
+        tops = _look(job, {})
+        for source, mode, again in itertools.product(job.models, job.load_modes, job.repacks):
+            _one_model(source, mode, again, job, tick, rows)
+        tops = _look(job, tops)
+        report["interrupted"] = False
+    except (KeyboardInterrupt, LlamapyError) as e:
+        if isinstance(e, LlamapyError) and e.exit_code != ABORTED:
+            raise
+        if not any(rows.values()):
+            raise KeyboardInterrupt from e
+        report["interrupted"], tops = True, {}
+    if tops:
         report["roofline"] = [asdict(top) for top in tops.values()]
         for test in rows["tests"]:
             test.update(_share(test, tops[test["n_threads"]]))
-    for name, found in (rows | more).items():
+    for name, found in rows.items():
         if name == "tests" or found:
             report[name] = found
     report["conditions"]["load_average_after"] = load_average()
@@ -88,6 +92,20 @@ def bench(job: Job, tick: Tick = lambda what, done, total: None) -> Report:
     both = before is not None and after is not None
     report["conditions"]["throttled_us"] = after - before if both else None
     return report
+
+
+def _one_model(
+    source: Path | Spec, mode: str, repack: str | None, job: Job, tick: Tick, rows: Rows
+) -> None:
+    with _Opened(source, job, mode, repack) as opened:
+        opened.tests(job, tick, rows["tests"])
+        opened.batched(job, tick, rows["batched"])
+        if job.phases:
+            rows["phases"].append({**opened.about(), **opened.phases(job)})
+        if job.ops:
+            rows["ops"] += [{**opened.about(), **_op_row(t)} for t in opened.ops(job)]
+        runs = opened.whole_jobs(job)
+    _whole(opened, runs, job, tick, rows["end_to_end"])
 
 
 def _look(job: Job, before: dict[int, roofline.Ceilings]) -> dict[int, roofline.Ceilings]:
@@ -114,21 +132,32 @@ def _share(test: Report, top: roofline.Ceilings) -> Report:
     }
 
 
-def _whole(opened: _Opened, runs: Sequence[whole.WholeJob], job: Job, tick: Tick) -> list[Report]:
+def _whole(
+    opened: _Opened,
+    runs: Sequence[whole.WholeJob],
+    job: Job,
+    tick: Tick,
+    rows: list[Report],
+) -> None:
     """Whole runs of a model, which is closed again here: its memory is theirs."""
-    found = whole.whole_runs(
-        runs,
-        repetitions=job.repetitions,
-        warm_ups=WARM_UPS if job.warm_up else 0,
-        tick=lambda done, total: tick(f"{opened.label}, whole runs", done, total),
-    )
-    out = []
-    for s in found:
-        name = f"run pp{s.case.n_prompt}+tg{s.case.n_gen}"
-        row = {**opened.head(loaded=False), "test": name, **asdict(s.case), **s.figures()}
-        row |= {"steady": steady(s.ns), "warm_up_ns": s.warm_up_ns}
-        out.append(row | {"warmed": agree(s.warm_up_ns) if s.warm_up_ns else None})
-    return out
+    found: list[whole.WholeSamples] = []
+    try:
+        whole.whole_runs(
+            runs,
+            found,
+            repetitions=job.repetitions,
+            warm_ups=WARM_UPS if job.warm_up else 0,
+            tick=lambda done, total: tick(f"{opened.label}, whole runs", done, total),
+        )
+    finally:
+        rows += [_whole_row(opened, s) for s in found if s.ns]
+
+
+def _whole_row(opened: _Opened, s: whole.WholeSamples) -> Report:
+    name = f"run pp{s.case.n_prompt}+tg{s.case.n_gen}"
+    row = {**opened.head(loaded=False), "test": name, **asdict(s.case), **s.figures()}
+    row |= {"steady": steady(s.ns), "warm_up_ns": s.warm_up_ns}
+    return row | {"warmed": agree(s.warm_up_ns) if s.warm_up_ns else None}
 
 
 class _Opened:
@@ -174,24 +203,31 @@ class _Opened:
             return {**out, "load_s": self.load_s, "repack": repacked.facts()}
         return {**out, "repack": {"asked": repacked.asked}}
 
-    def tests(self, job: Job, tick: Tick) -> list[Report]:
-        depths = Depths(job.cases)
-        found = measure(
-            job.cases,
-            lambda case: Runner(self.engine, case, depths),
-            self._how(job),
-            lambda done, total: tick(self.label, done, total),
-        )
-        return [{**self.head(), **self._test(s)} for s in found]
+    def tests(self, job: Job, tick: Tick, rows: list[Report]) -> None:
+        depths, found = Depths(job.cases), list[Samples[Case]]()
+        try:
+            measure(
+                job.cases,
+                lambda case: Runner(self.engine, case, depths),
+                self._how(job),
+                found,
+                lambda done, total: tick(self.label, done, total),
+            )
+        finally:
+            rows += [{**self.head(), **self._test(s)} for s in found]
 
-    def batched(self, job: Job, tick: Tick) -> list[Report]:
-        found = measure(
-            job.batched,
-            lambda case: BatchedRunner(self.engine, case),
-            replace(self._how(job), look=None),
-            lambda done, total: tick(f"{self.label}, batched", done, total),
-        )
-        return [{**self.head(), **_common(s), **figures(s)} for s in found]
+    def batched(self, job: Job, tick: Tick, rows: list[Report]) -> None:
+        found = list[Samples[BatchedCase]]()
+        try:
+            measure(
+                job.batched,
+                lambda case: BatchedRunner(self.engine, case),
+                replace(self._how(job), look=None),
+                found,
+                lambda done, total: tick(f"{self.label}, batched", done, total),
+            )
+        finally:
+            rows += [{**self.head(), **_common(s), **figures(s)} for s in found]
 
     def whole_jobs(self, job: Job) -> list[whole.WholeJob]:
         out = []

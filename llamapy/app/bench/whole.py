@@ -143,14 +143,15 @@ def _book(s: WholeSamples, whole: int, events: Sequence[tuple[int, dict[str, Any
 
 def whole_runs(
     jobs: Sequence[WholeJob],
+    out: list[WholeSamples],
     *,
     repetitions: int,
     warm_ups: int,
     tick: Any = lambda done, total: None,
-) -> list[WholeSamples]:
+) -> None:
     """Run each process `repetitions` times, in turns, after at most `warm_ups` that do not count:
-    until two in succession take the same time."""
-    out = [WholeSamples(job.case) for job in jobs]
+    until two in succession take the same time. Samples go to `out` as they come."""
+    out += [WholeSamples(job.case) for job in jobs]
     for samples, job in zip(out, jobs, strict=True):
         while len(samples.warm_up_ns) < warm_ups and not agree(samples.warm_up_ns):
             samples.warm_up_ns.append(job.run(None))
@@ -161,7 +162,6 @@ def whole_runs(
             job.run(samples)
             done += 1
     tick(done, total)
-    return out
 
 
 def check_source(source: object) -> None:
