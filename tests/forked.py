@@ -2,8 +2,8 @@
 for each, sets its descriptors as asked and calls the console script's function.
 
 A request is a line of JSON: {"args", "fds": {"0": "null" | "closed" | "full" | "gone" | PATH},
-"after": seconds until SIGINT, "signal": another one's name}; the answer {"rc": as subprocess has
-it, "seconds"}.
+"after": seconds until SIGINT, "signal": another one's name, "most_bytes": of any file}; the answer
+{"rc": as subprocess has it, "seconds"}.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import resource
 import signal
 import sys
 import time
@@ -59,6 +60,8 @@ def _child(request: dict[str, Any], ready: int) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for fd, what in request["fds"].items():
         _open(int(fd), what)
+    if "most_bytes" in request:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["most_bytes"], resource.RLIM_INFINITY))
     sys.stdin, sys.stdout, sys.stderr = _stream(0, "r"), _stream(1, "w"), _stream(2, "w")
     sys.argv = ["llamapy", *request["args"]]
     from llamapy.cli.main import entry

@@ -4,10 +4,28 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType, TracebackType
 from typing import Any
 
+from llamapy.base.errors import LlamapyError
+from llamapy.base.log import log
 from llamapy.cli.streams import die_by_interrupt
+
+INTERRUPTED = 130
+
+
+@contextmanager
+def interruption(words: Callable[[], str]) -> Iterator[None]:
+    """Ctrl-C within ends the command, having said how far it came."""
+    try:
+        yield
+    except (KeyboardInterrupt, LlamapyError) as e:
+        if isinstance(e, LlamapyError) and e.exit_code != INTERRUPTED:
+            raise
+        log.note(f"interrupted: {words()}")
+        raise KeyboardInterrupt("said") from e
 
 
 class Interrupts:

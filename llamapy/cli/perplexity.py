@@ -12,8 +12,9 @@ import typer
 from llamapy.base.errors import BatchError, UsageError
 from llamapy.base.log import log
 from llamapy.cli import options, streams
+from llamapy.cli.interrupt import interruption
 from llamapy.cli.progress import Progress
-from llamapy.cli.tasks import KeepOptions, TaskOptions
+from llamapy.cli.tasks import KeepOptions, TaskOptions, went_on
 
 if TYPE_CHECKING:
     from llamapy.app.evaluate.base import Base
@@ -161,7 +162,10 @@ class _Measurement:
         done = lines.done[: w.n] if lines else []
         for chunk in done:
             total.add(chunk)
-        _run(run, total, len(done))
+        size, step = f"of {w.size} tokens", f"one every {w.step}"
+        log.info(f"method {w.method}: {w.n} windows {size}, {step}, BOS {w.bos}, {len(done)} done")
+        with interruption(lambda: went_on(total.n, w.n, self.keep)):
+            _run(run, total, len(done))
         first = {"schema_version": 1, "command": "perplexity"}
         return first | about | total.result() | _circumstances(run, len(done))
 
@@ -184,8 +188,10 @@ class _Totals:
     estimate: Estimate
     divergence: Divergence | None
     lines: Ledger[Chunk] | None
+    n: int = 0
 
     def add(self, chunk: Chunk) -> None:
+        self.n += 1
         self.estimate.add(chunk)
         if self.divergence:
             self.divergence.add(chunk)

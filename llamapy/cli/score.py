@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from llamapy.base.errors import BatchError, LlamapyError, UsageError
+from llamapy.base.errors import BatchError, UsageError
 from llamapy.base.log import log
 from llamapy.cli import options, streams
 from llamapy.cli.batch import Input, read_input
+from llamapy.cli.interrupt import interruption
 from llamapy.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -115,7 +116,8 @@ class _Score:
                 lines = f"lines {totals.n_kept + totals.n_done} done {totals.n_failed} failed"
                 progress.update(done, total, lines)
 
-            _until_interrupted(lambda: job.run(tell), totals)
+            with interruption(lambda: f"{_words(totals)}; with -o the same command goes on"):
+                job.run(tell)
         seconds = time.perf_counter() - begun
         log.info(f"{_words(totals)} in {seconds:.1f} s")
         return totals, self._result(totals, job.scorer, tokens, seconds)
@@ -136,17 +138,6 @@ class _Score:
             "threads": scorer.n_threads,
             "warnings": log.warned,
         }
-
-
-def _until_interrupted(work: Any, totals: Totals) -> None:
-    """Ctrl-C: what is done is said."""
-    try:
-        work()
-    except (KeyboardInterrupt, LlamapyError) as e:
-        if isinstance(e, LlamapyError) and e.exit_code != 130:
-            raise
-        log.note(f"interrupted: {_words(totals)}; with -o the same command goes on")
-        raise KeyboardInterrupt("said") from e
 
 
 def _words(t: Totals) -> str:

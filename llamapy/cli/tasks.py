@@ -11,6 +11,7 @@ import typer
 from llamapy.base.errors import UsageError
 from llamapy.base.log import log
 from llamapy.cli import options
+from llamapy.cli.interrupt import interruption
 from llamapy.cli.progress import Progress
 
 if TYPE_CHECKING:
@@ -102,7 +103,8 @@ class TaskOptions:
             done = lines.done[: len(t.tasks)] if lines else []
             for result in done:
                 tally.add(result)
-            _ask(t, scorer, tally, len(done), lines)
+            with interruption(lambda: went_on(tally.n + tally.n_failed, len(t.tasks), keep)):
+                _ask(t, scorer, tally, len(done), lines)
         return {
             "schema_version": 1,
             "command": "perplexity",
@@ -128,6 +130,12 @@ class TaskOptions:
             f"Final {name} score ({answer['n_done']} tasks): {100 * p:.4f}%{spread}"
             f" [{100 * low:.4f}%, {100 * high:.4f}%], by chance {100 * answer['chance']:.4f}%"
         )
+
+
+def went_on(n: int, total: int, keep: KeepOptions) -> str:
+    """What is said of windows or tasks where Ctrl-C ended them."""
+    kept = "--resume goes on" if keep.chunks_out else "--chunks-out FILE would have kept them"
+    return f"{n} of {total} done; {kept}"
 
 
 def _ask(t: Tasks, scorer: Scorer, tally: Tally, start: int, lines: Ledger[Result] | None) -> None:

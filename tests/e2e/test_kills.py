@@ -1,5 +1,5 @@
 """Measurements that are killed at random moments and gone on with: the same bits as in one go.
-LLAMAPY_KILLS says how many moments (3 of each kind by default)."""
+LLAMAPY_KILLS says how many moments (2 of each kind by default)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import speaking_model
 import llamapy
 
 ROOT = Path(llamapy.__file__).parent.parent
-KILLS = int(os.environ.get("LLAMAPY_KILLS", "3"))
+KILLS = int(os.environ.get("LLAMAPY_KILLS", "2"))
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
 
@@ -46,13 +46,13 @@ class Runner:
             "rain",
         ]
         rng = random.Random(3)
-        text = " ".join(rng.choice(words) for _ in range(4500))
+        text = " ".join(rng.choice(words) for _ in range(3000))
         (folder / "text").write_text(text)
         pieces = [text[i : i + 40].replace("\n", " ") for i in range(0, 16000, 40)]
-        tasks = [[p, str(i % 4), *pieces[i : i + 4]] for i, p in enumerate(pieces[:120])]
+        tasks = [[p, str(i % 4), *pieces[i : i + 4]] for i, p in enumerate(pieces[:80])]
         (folder / "tasks").write_text("".join(f"{x}\n" for task in tasks for x in task))
         asked = [{"context": p, "continuations": pieces[i : i + 3]} for i, p in enumerate(pieces)]
-        (folder / "asked").write_text("".join(json.dumps(x) + "\n" for x in asked[:200]))
+        (folder / "asked").write_text("".join(json.dumps(x) + "\n" for x in asked[:100]))
         self._process = subprocess.Popen(
             [sys.executable, forked.__file__],
             stdin=subprocess.PIPE,
@@ -64,12 +64,16 @@ class Runner:
         self._said, self._asks = self._process.stdout, self._process.stdin
         assert self._said.readline() == b"ready\n"
 
-    def __call__(self, *args: str, after: float | None = None) -> tuple[int, float]:
-        """Exit code and seconds; killed `after` so many."""
+    def __call__(
+        self, *args: str, after: float | None = None, most_bytes: int | None = None
+    ) -> tuple[int, float]:
+        """Exit code and seconds; killed `after` so many. Files grow to `most_bytes`."""
         fds = {"0": "null", "1": "out", "2": "err"}
         request: dict[str, Any] = {"args": [*args, "-m", "m", "-t", "1"], "fds": fds}
         for name in ("out", "err"):
             (self.folder / name).write_bytes(b"")
+        if most_bytes is not None:
+            request["most_bytes"] = most_bytes
         if after is not None:
             request |= {"after": after, "signal": "SIGKILL"}
         self._asks.write(json.dumps(request).encode() + b"\n")
@@ -165,3 +169,27 @@ def test_a_base_is_whole_or_not_there(run: Runner) -> None:
         run(*TEXT, "--kl-base", "base2", after=random.uniform(0, took))
         assert run.read("base2") in (b"", run.read("base"))
         run.remove("base2")
+
+
+@pytest.mark.parametrize("kind", ["llamacpp", "tasks", "score", "base"])
+def test_a_file_that_may_not_grow(run: Runner, kind: str) -> None:
+    """The line that did not fit is torn, those before it are whole; with more room it goes on."""
+    words, flag = {
+        "score": (["score", "asked"], "-o"),
+        "base": (TEXT, "--kl-base"),
+    }.get(kind, (MEASUREMENTS.get(kind, []), "--chunks-out"))
+    run.remove("whole", "part", "part.job.json")
+    assert run(*words, flag, "whole")[0] == 0
+    whole = run.read("whole")
+    for most in (len(whole) // 2, len(whole) // 2 + 7):
+        run.remove("part", "part.job.json")
+        code, _ = run(*words, flag, "part", most_bytes=most)
+        assert code == 1 and b"cannot write to part: File too large" in run.read("err")
+        assert run.read("err").count(b"\n") == 1 and run.read("out") == b""
+        if kind == "base":
+            assert {p.name for p in run.folder.glob("*part*")} == set()
+            continue
+        part = run.read("part")
+        assert len(part) == most and whole.startswith(part)
+        resume = [] if kind == "score" else ["--resume"]
+        assert run(*words, flag, "part", *resume)[0] == 0 and run.read("part") == whole

@@ -32,9 +32,10 @@ class Ledger(Generic[T]):
         self._path, self._file, self.done = path, file, done
 
     def write(self, fields: dict[str, Any]) -> None:
+        rest = memoryview(json.dumps(fields, allow_nan=False).encode() + b"\n")
         try:
-            self._file.write(json.dumps(fields, allow_nan=False).encode() + b"\n")
-            self._file.flush()
+            while rest:
+                rest = rest[os.write(self._file.fileno(), rest) :]
         except OSError as e:
             raise LlamapyError(f"cannot write to {self._path}: {e.strerror}") from e
 
