@@ -41,7 +41,7 @@ class Samples(Generic[AnyCase]):
     refilled: int = 0  # repetitions for which the depth had to be computed anew
     loaded: int = 0  # those for which it came from a saved state
     started_at: float = 0.0  # seconds since the epoch
-    reads: list[float] = field(default_factory=list)  # looks before the first and after the last
+    reads: list[float] = field(default_factory=list)  # per repetition: the looks around it, mean
 
     def whole(self) -> Samples[AnyCase]:
         """Without what an interrupt has left half said."""
@@ -199,7 +199,7 @@ def _bos(gguf: Any) -> int | None:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class How:
     """How often tests run. `until_steady`: go on for at most so many seconds with those that are
-    not steady after `repetitions`. `look`: taken before a test's first repetition and after all."""
+    not steady after `repetitions`. `look`: taken between repetitions, before all and after all."""
 
     repetitions: int = 5
     warm_up: bool = True
@@ -242,6 +242,7 @@ class _Turns:
     total: int
     tick: Tick
     done: int = 0
+    seen: dict[int, float] = field(default_factory=dict)  # the last look, by number of threads
 
     def take(self, runners: Sequence[Timed[Any]]) -> None:
         for _ in range(self.how.repetitions):
@@ -256,17 +257,16 @@ class _Turns:
             for runner in shaken:
                 self._one(runner)
         self.tick(self.done, self.total)
-        for runner in runners:
-            self._look(runner)
 
     def _one(self, runner: Timed[Any]) -> None:
         self.tick(self.done, self.total)
-        if not runner.samples.ns:
-            self._look(runner)
+        look, n_threads = self.how.look, runner.case.n_threads
+        if look and n_threads not in self.seen:
+            self.seen = {n_threads: look(n_threads)}
         with runner.ctx.interruptible():
             runner.repeat()
         self.done += 1
-
-    def _look(self, runner: Timed[Any]) -> None:
-        if self.how.look:
-            runner.samples.reads.append(self.how.look(runner.case.n_threads))
+        if look:
+            before, after = self.seen[n_threads], look(n_threads)
+            runner.samples.reads.append((before + after) / 2)
+            self.seen = {n_threads: after}

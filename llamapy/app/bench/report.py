@@ -189,7 +189,7 @@ def _foot(report: Report) -> str:
     lines = []
     for top in report.get("roofline", []):
         mine = [t for t in report["tests"] if t["n_threads"] == top["n_threads"]]
-        seen = [t[f"read_bytes_{when}"] / 1e9 for t in mine for when in ("before", "after")]
+        seen = [read / 1e9 for t in mine for read in t["samples_read_bytes"]]
         lines.append(
             f"roofline: {top['n_threads']} threads read {min(seen):.1f} to {max(seen):.1f} GB/s "
             f"around the tests, int8 {top['int8_ops'] / 1e9:.0f} GOPS, "

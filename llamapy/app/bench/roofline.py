@@ -9,6 +9,7 @@ sum of each thread's best few milliseconds.
 from __future__ import annotations
 
 import ctypes
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -58,12 +59,17 @@ def ceilings(n_threads: int) -> Ceilings:
     )
 
 
+@functools.cache
+def _much() -> np.ndarray:
+    return np.ones(READ_BYTES, np.uint8)
+
+
 def read_rate(n_threads: int) -> float:
-    """Bytes per second, in half a second. A machine shared with others changes: look around what is
-    held against it."""
+    """Bytes per second, in a fifth of one. A machine shared with others changes: look around what
+    is held against it."""
     function = load().dll.lp_probe_read
     function.restype, function.argtypes = ctypes.c_uint64, (ctypes.c_void_p, ctypes.c_int64)
-    data = np.ones(READ_BYTES, np.uint8)
+    data = _much()
     share = READ_BYTES // n_threads // PART_BYTES * PART_BYTES
     base = data.ctypes.data
     places = [0] * n_threads
@@ -73,7 +79,7 @@ def read_rate(n_threads: int) -> float:
         places[i] = (places[i] + PART_BYTES) % share
         return PART_BYTES
 
-    return most_in_window(side_by_side(work, n_threads, LOOK_S), READ_WINDOW_S)
+    return most_in_window(side_by_side(work, n_threads, 0.4 * LOOK_S), READ_WINDOW_S)
 
 
 def _peak(kind: str, n_threads: int, seconds: float) -> float:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -120,16 +121,16 @@ def _look(job: Job, before: dict[int, roofline.Ceilings]) -> dict[int, roofline.
 
 
 def _share(test: Report, top: roofline.Ceilings) -> Report:
-    """How much of the machine a test used: the time that its ceilings would take, over the median
-    time that it took. Reading varies the most: the mean of the looks before and after counts."""
-    read = (test["read_bytes_before"] + test["read_bytes_after"]) / 2
+    """How much of the machine a test used: the time that its ceilings would take, over the time
+    that it took, in the median repetition. Reading varies the most: each repetition is held against
+    the looks around it."""
     cost_ = cost.Cost(test["prompt_int_ops"], test["prompt_float_ops"], test["gen_bytes"])
-    ideal = cost_.ideal_s(read, top.int8_ops, top.fma_ops)
-    known = not math.isnan(ideal)
-    return {
-        "ideal_ns": ideal * 1e9 if known else None,
-        "share_of_peak": ideal * 1e9 / test["median_ns"] if known else None,
-    }
+    reads = test["samples_read_bytes"]
+    ideals = [cost_.ideal_s(read, top.int8_ops, top.fma_ops) * 1e9 for read in reads]
+    if any(map(math.isnan, ideals)):
+        return {"ideal_ns": None, "share_of_peak": None}
+    shares = [ideal / ns for ideal, ns in zip(ideals, test["samples_ns"], strict=True)]
+    return {"ideal_ns": statistics.median(ideals), "share_of_peak": statistics.median(shares)}
 
 
 def _whole(
@@ -261,12 +262,12 @@ class _Opened:
         needs = cost.cost(kept, self.weights, s.case)
         return {
             **out,
-            **dict(zip(("read_bytes_before", "read_bytes_after"), s.reads, strict=False)),
             "depth_refills": s.refilled,
             "depth_loads": s.loaded,
             **asdict(needs),
             "samples_ns": s.ns,
             "samples_ts": rates,
+            **({"samples_read_bytes": s.reads} if s.reads else {}),
         }
 
     def phases(self, job: Job) -> Report:
