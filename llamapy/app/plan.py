@@ -16,14 +16,12 @@ from typing import Any
 
 from llamapy.app.sizes import ContextSettings
 from llamapy.base.memory import available_bytes, cgroup_limit, meminfo, own_bytes
-from llamapy.base.types import F32
 from llamapy.graph.device import Device
 from llamapy.loader.place import CPU
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.repack import asked_for
 from llamapy.loader.values import StringArray
 from llamapy.loader.words import one_line
-from llamapy.models.builder import LOGITS
 from llamapy.runtime.params import MAX_CTX, ContextParams
 from llamapy.runtime.planned import Planned
 from llamapy.runtime.room import ContextBytes, largest_ctx
@@ -117,14 +115,17 @@ class _Host:
             "in_place": in_place,
             "copied": copied,
             "interleaved": made,
-            "output": max(s.n_outputs, s.n_parallel) * _width(model) * F32.size_bytes,
             "program": program + tables,
         }
         return cls(choice, parts, early, made if choice == "auto" else 0)
 
     def row(self, taken: ContextBytes, available: int | None) -> dict[str, Any]:
-        context = {"cache": taken.cache, "scratch": taken.scratch, "compute": taken.compute[CPU]}
-        parts = self.parts | context
+        parts = self.parts | {
+            "cache": taken.cache,
+            "compute": taken.compute[CPU],
+            "scratch": taken.scratch,
+            "output": taken.output,
+        }
         early = self.early if self.choice == "on" else 0
         return _row(CPU, parts, early, self.optional, available)
 
@@ -136,11 +137,6 @@ def _params(n_ctx_train: int, s: PlanSettings, n_ctx: int | None = None) -> Cont
 
 def _asked(params: ContextParams) -> dict[str, Any]:
     return {name: value for name, value in asdict(params).items() if name in SHOWN}
-
-
-def _width(model: Planned) -> int:
-    hp = model.laid.hparams
-    return hp.n_vocab if model.laid.arch.gives == LOGITS else hp.n_embd
 
 
 def _program(model: Planned) -> tuple[int, int]:

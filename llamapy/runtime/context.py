@@ -233,11 +233,6 @@ class Context(Closing):
     # Sizes and checks.
 
     @property
-    def n_outputs(self) -> int:
-        """Rows of logits that a graph has room for."""
-        return self._n_outputs
-
-    @property
     def _n_ubatch(self) -> int:
         return min(self.params.n_ubatch, self.params.n_batch, self.params.n_ctx)
 
@@ -262,12 +257,8 @@ class Context(Closing):
         for key in self.worst(n_outputs):
             self._cpu.n_threads = self._threads_for(key)
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
-        before, self._n_outputs = self._n_outputs, n_outputs
-        try:
-            self._room(self)
-        except BaseException:
-            self._n_outputs = before
-            raise
+        self._room(self, n_outputs)
+        self._n_outputs = n_outputs
 
     def worst(self, n_outputs: int) -> list[GraphKey]:
         """The graphs that take the most memory."""
@@ -279,6 +270,10 @@ class Context(Closing):
         if self.hp.stacks.n_dec:
             keys.append(encoding(self._worst(self._n_ubatch, 0)))
         return keys
+
+    def output_bytes(self, n_outputs: int) -> int:
+        """Of the rows that a graph's results are handed out in."""
+        return n_outputs * self._width(self.arch.gives) * 4
 
     def scratch_bytes(self, n_outputs: int) -> int:
         """What the CPU's threads take besides, in the worst graphs."""

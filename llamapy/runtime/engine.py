@@ -238,8 +238,8 @@ class Engine(Closing):
         parts = Parts(self.arch, self.hparams, weights, self.devices, layers)
         return parts if self._overcommit else replace(parts, room=self._check_room)
 
-    def _check_room(self, context: Context) -> None:
-        room.check_context(context, self._in_place(), self._parts)
+    def _check_room(self, context: Context, n_outputs: int) -> None:
+        room.check_context(context, n_outputs, self._in_place(), self._parts)
 
     def _in_place(self) -> int:
         return self.weights.in_place_bytes(self.gguf)

@@ -73,8 +73,8 @@ class ContextParams:
 class Parts:
     """What a model brings to its contexts. `devices` are those besides the CPU, by priority;
     `layer_device[il]` names where layer il, and so its cache, lives. `cpu` makes the CPU for a
-    number of threads; `room` looks whether there is memory for what a context has opened, before
-    any of it is touched."""
+    number of threads; `room` looks whether there is memory for what a context has opened for
+    graphs with so many rows of results, before any of it is touched."""
 
     arch: Architecture
     hp: HParams
@@ -82,4 +82,4 @@ class Parts:
     devices: Sequence[Device]
     layer_device: Sequence[str]
     cpu: Callable[[int], CpuDevice] = CpuDevice
-    room: Callable[[Any], None] = lambda context: None
+    room: Callable[[Any, int], None] = lambda context, n_outputs: None

@@ -55,27 +55,30 @@ class SizingCpu(CpuDevice):
 
 @dataclass(frozen=True, slots=True)
 class ContextBytes:
-    """What a context takes when all of it is in use. By device: `cache`, `compute`."""
+    """What a context takes when all of it is in use; `compute` by device. `output`: the rows that
+    are handed out."""
 
     cache: int
     compute: dict[str, int]
     scratch: int
+    output: int
 
     @property
     def on_host(self) -> int:
-        return self.cache + self.compute.get(CPU, 0) + self.scratch
+        return self.cache + self.compute.get(CPU, 0) + self.scratch + self.output
 
 
 def context_bytes(parts: Parts, params: ContextParams, n_outputs: int = 0) -> ContextBytes:
     """By making the context, its graphs and their plans, without their memory. `n_outputs`: rows of
     logits per graph, if more than one of each sequence. UsageError as for a context."""
-    dry = replace(parts, cpu=SizingCpu, room=lambda context: None)
+    dry = replace(parts, cpu=SizingCpu, room=lambda context, n_outputs: None)
     with Context(dry, params) as ctx:
         if n_outputs > params.n_seq_max:
             ctx.reserve(n_outputs)
-        scratch = ctx.scratch_bytes(max(n_outputs, params.n_seq_max))
+        rows = max(n_outputs, params.n_seq_max)
+        scratch = ctx.scratch_bytes(rows)
         compute = ctx.buffer_bytes()
-        return ContextBytes(compute.pop("kv"), compute, scratch)
+        return ContextBytes(compute.pop("kv"), compute, scratch, ctx.output_bytes(rows))
 
 
 def largest_ctx(cost: Callable[[int], int], room: int, most: int) -> int | None:
@@ -115,13 +118,15 @@ def check_copies(files: ModelFiles, laid: Layout, load_mode: str) -> None:
         )
 
 
-def check_context(ctx: Context, in_place: int, again: Callable[[], Parts]) -> None:
-    """Before a context that was just opened, or grew, is used. `in_place`: bytes of weights that
-    are read from the file; `again` gives what to try smaller ones with."""
+def check_context(ctx: Context, n_outputs: int, in_place: int, again: Callable[[], Parts]) -> None:
+    """Before a context that was just opened, or grew to graphs of `n_outputs` rows, is used.
+    `in_place`: bytes of weights that are read from the file; `again` gives what to try smaller ones
+    with."""
     taken = ctx.buffer_bytes()
     room = available_bytes()
-    if room is not None and in_place + taken["kv"] + taken.get(CPU, 0) > room:
-        raise not_enough(again(), ctx.params, ctx.n_outputs, in_place, room)
+    need = in_place + taken["kv"] + taken.get(CPU, 0) + ctx.output_bytes(n_outputs)
+    if room is not None and need > room:
+        raise not_enough(again(), ctx.params, n_outputs, in_place, room)
 
 
 def not_enough(

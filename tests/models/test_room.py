@@ -43,7 +43,9 @@ def test_what_is_counted_is_what_is_opened(open_model: Callable[[str], Model]) -
             with made.context(n_threads=2, **sizes) as ctx:
                 opened = ctx.buffer_bytes()
                 assert need.cache == opened["kv"] and need.compute == {"CPU": opened["CPU"]}
-                assert need.on_host == need.cache + need.compute["CPU"] + need.scratch
+                assert need.output == 4 * 128 * sizes.get("n_seq_max", 1)
+                parts = need.cache + need.compute["CPU"] + need.scratch + need.output
+                assert need.on_host == parts
                 ctx.decode(range(40))
                 assert 0 < len(ctx._pool._scratch) - 64 <= need.scratch
             more = context_bytes(made._parts(), params, n_outputs=32)
@@ -56,10 +58,10 @@ def test_what_does_not_fit_is_refused_with_what_does(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with model.context(**SIZES) as ctx:
-        opened = ctx.buffer_bytes()
+        opened, output = ctx.buffer_bytes(), ctx.output_bytes(1)
     weights = model.weights.in_place_bytes(model.gguf)
     assert weights == model.weights.n_bytes > 0
-    whole = weights + sum(opened.values())
+    whole = weights + sum(opened.values()) + output
     available(monkeypatch, whole)
     model.context(**SIZES).close()
     available(monkeypatch, whole - 1)
@@ -111,7 +113,7 @@ def test_a_context_that_grows_is_looked_at_again(
     model: Model, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with model.context(**SIZES) as ctx:
-        whole = sum(ctx.buffer_bytes().values()) + model.weights.n_bytes
+        whole = sum(ctx.buffer_bytes().values()) + ctx.output_bytes(1) + model.weights.n_bytes
         available(monkeypatch, whole - 1)
         ctx.decode([1, 2, 3], logits="last")
         for _ in range(2):
