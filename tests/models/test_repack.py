@@ -284,6 +284,6 @@ def test_auto_leaves_experts_of_which_a_token_reads_few() -> None:
     weights: Any = {"bank": bank}
     for choice, chosen in (("auto", []), ("on", [bank])):
         out = repack.Repacked(choice)
-        assert list(repack._candidates(weights, matched, device, out)) == chosen
+        assert list(repack.candidates(weights, matched, device, out)) == chosen
         assert sum(out.kept.values()) == 1 - len(chosen)
     device.close()
