@@ -50,9 +50,10 @@ def write(
     other: Collection[str] = (),
 ) -> Path:
     """The same bytes for the same arguments. `has` as the architecture's `tensors` takes it;
-    `optional`: ends of names of tensors that it could do without and gets; `scaled`:
-    factors of some, by ends of names; `unread`: tensors that only the reference asks for;
-    `given`: vectors with these numbers; `other`: ends of names of tensors in their second shape."""
+    `optional`: ends of names of tensors that it could do without and gets; `scaled`: factors of
+    some, by ends of names, of which a negative one leaves no positive number; `unread`: tensors
+    that only the reference asks for; `given`: vectors with these numbers; `other`: ends of names of
+    tensors in their second shape."""
     _writer(arch, keys).tensor("none", (1,), "f32", bytes(4)).save(path)
     found = registry.find(arch, path)
     with GGUF.open(path) as file:
@@ -66,7 +67,8 @@ def write(
         values = random.normal(0.0, 1.0, int(np.prod(ne)))
         values = values * ne[0] ** -0.5 if len(ne) > 1 else 1.0 + 0.2 * values
         for end, factor in scaled.items():
-            values = values * factor if s.name.endswith(end) else values
+            if s.name.endswith(end):
+                values = factor * (np.abs(values) if factor < 0 else values)
         w.tensor(s.name, ne, "f32", values.astype("<f4").tobytes())
     for name, ne in (unread or {}).items():
         w.tensor(name, ne)

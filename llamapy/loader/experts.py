@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from llamapy.loader.bounded import Keys, count, wrong
+from llamapy.loader.bounded import Keys, count, counts, wrong
 
 GATING = ("", "softmax", "sigmoid", "softmax_selected", "sqrt_softplus")  # by the key's number
 
@@ -14,7 +14,8 @@ class Experts:
     """A mixture of experts. `n` experts, `n_used` of them per token, each `n_ff` wide;
     `n_ff_shared` is the width of what all tokens go through (0: nothing). Layers before `first`
     are dense, of each `step` others the one at `phase` has experts. `n_group` groups of which
-    `n_group_used` may be chosen from (1: no groups). `clamp` and `clamp_shared`: by layer, what
+    `n_group_used` may be chosen from (1: no groups). `used_by_layer` and `ff_by_layer` where layers
+    differ; `n_used` and `n_ff` then are the most. `clamp` and `clamp_shared`: by layer, what
     bounds swiglu, 0: nothing."""
 
     n: int = 0
@@ -34,10 +35,19 @@ class Experts:
     chunk_scale: float = 1.0
     clamp: tuple[float, ...] = ()
     clamp_shared: tuple[float, ...] = ()
+    used_by_layer: tuple[int, ...] = ()
+    ff_by_layer: tuple[int, ...] = ()
 
     def has(self, il: int) -> bool:
         """Whether layer `il` chooses among experts."""
-        return self.n > 0 and il >= self.first and il % self.step == self.phase % self.step
+        its_turn = il >= self.first and il % self.step == self.phase % self.step
+        return self.n > 0 and its_turn and self.used(il) > 0
+
+    def used(self, il: int) -> int:
+        return self.used_by_layer[il] if self.used_by_layer else self.n_used
+
+    def ff(self, il: int) -> int:
+        return self.ff_by_layer[il] if self.ff_by_layer else self.n_ff
 
 
 def read_experts(
@@ -58,10 +68,12 @@ def read_experts(
     n = count(file, f"{pre}expert_count", 0)
     if not n:
         return Experts()
-    n_used = count(file, f"{pre}expert_used_count", least=1)
+    used_by_layer = _by_layer(file, f"{pre}expert_used_count")
+    ff_by_layer = _by_layer(file, f"{pre}expert_feed_forward_length")
+    n_used = max(used_by_layer, default=0) or count(file, f"{pre}expert_used_count", least=1)
     if n_used > n:
         raise wrong(file, f"{pre}expert_used_count", f"at most {n}", n_used)
-    n_ff = count(file, f"{pre}expert_feed_forward_length", 0) or n_ff
+    n_ff = max(ff_by_layer, default=0) or count(file, f"{pre}expert_feed_forward_length", 0) or n_ff
     n_ff_shared = 0
     if shared:
         n_shared = count(file, f"{pre}expert_shared_count", 1)
@@ -81,7 +93,16 @@ def read_experts(
         n_group_used,
         clamp=_limits(file, f"{pre}swiglu_clamp_exp"),
         clamp_shared=_limits(file, f"{pre}swiglu_clamp_shexp"),
+        used_by_layer=used_by_layer,
+        ff_by_layer=ff_by_layer,
     )
+
+
+def _by_layer(file: Keys, key: str) -> tuple[int, ...]:
+    """A number of each layer; nothing where the key has one for all."""
+    if key not in file.keys or isinstance(file.keys[key], int | float):
+        return ()
+    return counts(file, key, file.get_int(f"{key.split('.')[0]}.block_count"))
 
 
 def _limits(file: Keys, key: str) -> tuple[float, ...]:

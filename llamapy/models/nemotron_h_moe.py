@@ -19,12 +19,10 @@ def hparams(file: Keys, hp: HParams) -> HParams:
     e, pre = hp.experts, f"{hp.arch}."
     if not e.n:
         return hp
-    n_ff = e.n_ff
     if f"{pre}expert_feed_forward_length" not in file.keys:
-        n_ff = max(hp.n_ff) // e.n_used
-    return replace(
-        hp, experts=replace(e, n_ff=n_ff, n_embd=count(file, f"{pre}moe_latent_size", 0))
-    )
+        own = (n // max(e.used(il), 1) for il, n in enumerate(hp.n_ff))
+        e = replace(e, ff_by_layer=tuple(own))
+    return replace(hp, experts=replace(e, n_embd=count(file, f"{pre}moe_latent_size", 0)))
 
 
 __all__ = ["HANDLES", "decoder", "hparams", "states"]

@@ -44,7 +44,7 @@ def route(g: Builder, il: int, x: Tensor, moe: Moe) -> tuple[Tensor, Tensor]:
     for name in ("exp_probs_b.bias", "exp_probs_b"):
         if (b := g.maybe_layer(il, name)) is not None:
             chosen_by = make("add", chosen_by, b)
-    ids = make("top_k_ids", chosen_by, k=e.n_used, n_group=e.n_group, n_group_used=e.n_group_used)
+    ids = make("top_k_ids", chosen_by, k=e.used(il), n_group=e.n_group, n_group_used=e.n_group_used)
     w = make("take_ids", probs, g.name(ids, "ffn_moe_topk", il))
     if e.gating == "softmax_selected":
         w = make("soft_max", w)
@@ -53,7 +53,7 @@ def route(g: Builder, il: int, x: Tensor, moe: Moe) -> tuple[Tensor, Tensor]:
         w = make("div", w, total)
     if e.scale != 1.0:
         w = make("scale", w, scale=e.scale, bias=0.0)
-    return ids, g.name(reshape(w, e.n_used, n), "ffn_moe_weights", il)
+    return ids, g.name(reshape(w, e.used(il), n), "ffn_moe_weights", il)
 
 
 def _gate(logits: Tensor, gating: str) -> Tensor:
@@ -165,18 +165,18 @@ def moe_tensors(hp: HParams, il: int, act: str, has: Has) -> list[TensorSpec]:
         vector(il, "ffn_gate_inp.bias", e.n, required=False, op="add"),
         vector(il, "exp_probs_b.bias", e.n, required=False, op="add"),
         vector(il, "exp_probs_b", e.n, required=False, op="add"),
-        *expert_tensors(il, "ffn_down_exps", e.n_ff, n_embd, e.n),
+        *expert_tensors(il, "ffn_down_exps", e.ff(il), n_embd, e.n),
     ]
     if (
         act in GATED
         and has(f"{pre}ffn_gate_up_exps.weight")
         and not has(f"{pre}ffn_up_exps.weight")
     ):
-        specs += expert_tensors(il, "ffn_gate_up_exps", n_embd, 2 * e.n_ff, e.n)
+        specs += expert_tensors(il, "ffn_gate_up_exps", n_embd, 2 * e.ff(il), e.n)
     else:
-        specs += expert_tensors(il, "ffn_up_exps", n_embd, e.n_ff, e.n)
+        specs += expert_tensors(il, "ffn_up_exps", n_embd, e.ff(il), e.n)
         if act in GATED:
-            specs += expert_tensors(il, "ffn_gate_exps", n_embd, e.n_ff, e.n)
+            specs += expert_tensors(il, "ffn_gate_exps", n_embd, e.ff(il), e.n)
     if e.n_embd:
         specs += _small_tensors(hp, il, has)
     if e.n_ff_shared:
