@@ -127,7 +127,7 @@ LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
     if (status || t.k % f->block || (LP_R8 && t.w_nb != t.k / f->block * f->bytes)) {
         return status ? status : LP_E_TYPES;
     }
-    if (t.c1 - t.c0 <= LP_GEMV_COLS) {
+    if (t.c1 - t.c0 <= lp_gemv_max(f)) {
         lp_gemv(f, l, &t, scratch);
         return LP_OK;
     }

@@ -39,20 +39,46 @@ LP_FORCE void lp_gemv_isum(const struct lp_fmt *f, const b32 *w, const int8_t *q
     }
 }
 
+/* The same, of all columns, where bytes have signs: what is made of a word of weights serves all.
+ */
+LP_FORCE void lp_gemv_signed(const struct lp_fmt *f, const b32 *w, const int8_t *const *q, int j,
+                             const int n_col, i32x8 *isum) {
+    for (int c = 0; c < n_col; c++) {
+        isum[c] = i8_set1(0);
+    }
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        for (int c = 0; c < n_col; c++) {
+            const b32 x = lp_prep_word((const char *)q[c] + j * 32 + 4 * i);
+            isum[c] = i8_dot(isum[c], w[i], x, f->off);
+        }
+        __asm__ volatile("" ::: "memory"); /* or weights would be loaded long before their use */
+    }
+}
+
 /* Add the j-th of the eight groups that were opened to every column. */
 LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
                             const uint8_t *const *block, const struct lp_rows_scales *s, int j,
                             const int8_t *const *q, const char *const *prep, const int n_col,
                             struct lp_col *c) {
+    const int by_words = f->off == 128 && !i8_dot_rest(128);
     b32 w[8];
     f32x8 ws, wm;
+    i32x8 isum[LP_GEMV_COLS];
     lp_rows_lanes(f, l, block, j, w);
     lp_rows_scale(f, l, block, s, j, &ws, &wm);
+    if (by_words) {
+        lp_gemv_signed(f, w, q, j, n_col, isum);
+    }
     for (int i = 0; i < n_col; i++) {
         const char *p = prep[i] + 4 * j;
         const f32x8 d = lp_prep_float(p);
         i32x8 half[2];
-        lp_gemv_isum(f, w, q[i] + j * 32, p, half);
+        if (by_words) {
+            half[0] = isum[i];
+        } else {
+            lp_gemv_isum(f, w, q[i] + j * 32, p, half);
+        }
         c[i].acc = lp_rows_add(f, s, j, ws, wm, d, half, c[i].acc);
         if (lp_sub_min(f)) {
             const i32x8 sum = i8_pairs(lp_prep_word(p + 32), s->min[j]);
@@ -103,38 +129,55 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const u
     }
 }
 
-/* Rows of a task by n_col columns. */
+/* Up to so many columns a panel would cost more than it saves: four, and four again while the eight
+ * rows are in the first-level cache, unless the scales of their blocks take long to unpack. */
+LP_FORCE int lp_gemv_max(const struct lp_fmt *f) {
+    return f->block < 256 ? 2 * LP_GEMV_COLS - 1 : LP_GEMV_COLS;
+}
+
+/* Rows r..end of a task by n_col columns from column `first` on, whose places are in `of`. */
 LP_FORCE void lp_gemv_cols(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
-                           const int n_col, struct lp_col *c) {
-    for (int64_t r = t->r0; r < t->r1; r += 8) {
+                           int64_t r, int64_t end, int first, const int n_col,
+                           const struct lp_col *of) {
+    struct lp_col c[LP_GEMV_COLS];
+    for (int i = 0; i < n_col; i++) {
+        c[i] = of[first + i];
+    }
+    for (; r < end; r += 8) {
         lp_gemv8(f, l, t->w + r * t->w_nb, t->k / 32, n_col, c);
         for (int i = 0; i < n_col; i++) {
             float v[8];
             f8_store(v, f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
-            lp_mm_store(t, r, 8, t->c0 + i, v);
+            lp_mm_store(t, r, 8, t->c0 + first + i, v);
         }
     }
 }
 
-/* scratch: lp_prep_bytes. */
+/* scratch: lp_prep_bytes for every LP_GEMV_COLS columns. */
 LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
                       char *scratch) {
     const int n_col = (int)(t->c1 - t->c0);
-    struct lp_col c[LP_GEMV_COLS];
+    const int64_t rows = n_col <= LP_GEMV_COLS ? t->r1 - t->r0 : 8;
+    struct lp_col c[2 * LP_GEMV_COLS];
     for (int i = 0; i < n_col; i++) {
         const char *x = lp_mm_x(t, t->c0 + i);
+        char *prep = scratch + i / LP_GEMV_COLS * lp_prep_bytes(t->k);
         c[i].q = lp_x8_q(x);
-        c[i].prep = scratch + i * LP_PREP_BYTES;
-        lp_prep(f, x, t->k, scratch + i * LP_PREP_BYTES);
+        c[i].prep = prep + i % LP_GEMV_COLS * LP_PREP_BYTES;
+        lp_prep(f, x, t->k, prep + i % LP_GEMV_COLS * LP_PREP_BYTES);
     }
-    if (n_col == 1) {
-        lp_gemv_cols(f, l, t, 1, c);
-    } else if (n_col == 2) {
-        lp_gemv_cols(f, l, t, 2, c);
-    } else if (n_col == 3) {
-        lp_gemv_cols(f, l, t, 3, c);
-    } else {
-        lp_gemv_cols(f, l, t, LP_GEMV_COLS, c);
+    for (int64_t r = t->r0; r < t->r1; r += rows) {
+        for (int i = 0; i < n_col; i += LP_GEMV_COLS) {
+            if (n_col - i == 1) {
+                lp_gemv_cols(f, l, t, r, r + rows, i, 1, c);
+            } else if (n_col - i == 2) {
+                lp_gemv_cols(f, l, t, r, r + rows, i, 2, c);
+            } else if (n_col - i == 3) {
+                lp_gemv_cols(f, l, t, r, r + rows, i, 3, c);
+            } else {
+                lp_gemv_cols(f, l, t, r, r + rows, i, LP_GEMV_COLS, c);
+            }
+        }
     }
 }
 
