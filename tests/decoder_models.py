@@ -104,6 +104,22 @@ MODELS: dict[str, RandomModel] = {
     "deepseek32": RandomModel(
         "deepseek32", LATENT, apart, ("exp_probs_b.bias", "output.weight"), unread=CHOOSING
     ),
+    "deepseek2-ocr": RandomModel(
+        "deepseek2-ocr",
+        {
+            **PLAIN,
+            **EXPERTS,
+            "attention.head_count_kv": 4,
+            "attention.key_length": 16,
+            "attention.value_length": 16,
+            "rope.dimension_count": 16,
+            "leading_dense_block_count": 1,
+            "expert_shared_count": 2,
+            "expert_weights_scale": 1.5,
+        },
+        apart,
+        ("exp_probs_b.bias", "output.weight"),
+    ),
     "glm-dsa": RandomModel(
         "glm-dsa", LATENT, apart, ("exp_probs_b.bias", "output.weight"), unread=CHOOSING
     ),
