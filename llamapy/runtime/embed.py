@@ -7,6 +7,7 @@ the order of the sum; a text that is longer than a ubatch pools as any other.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -99,8 +100,7 @@ def _wanted(text: Tokens, seq: int, pooling: str) -> Batch:
     """The text's tokens, with the rows that the pooling reads."""
     if pooling == "cls":
         batch = single(text, 0, seq, "none")
-        batch.want[0] = True
-        return batch
+        return replace(batch, want=np.arange(batch.n_tokens) == 0)
     return single(text, 0, seq, "last" if pooling == "last" else "all")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import MemoryBudgetError, UsageError
 from llamapy.base.threads import default_threads
 from llamapy.base.types import CACHE_TYPES
 from llamapy.devices.cpu import CpuDevice
@@ -61,7 +61,7 @@ class ContextParams:
             if getattr(self, name) < 1:
                 raise UsageError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.n_ctx > MAX_CTX:
-            raise UsageError(f"n_ctx must be at most {MAX_CTX}, got {self.n_ctx}")
+            raise MemoryBudgetError(f"n_ctx must be at most {MAX_CTX}, got {self.n_ctx}")
         for name in ("type_k", "type_v"):
             if getattr(self, name) not in CACHE_TYPES:
                 raise UsageError(

@@ -20,7 +20,7 @@ from llamapy.app import plan as app
 from llamapy.app.bench.shapes import Shape, Spec
 from llamapy.app.bench.synthetic import make_files
 from llamapy.app.plan import PlanSettings, plan
-from llamapy.base.errors import FileError, UsageError
+from llamapy.base.errors import FileError, MemoryBudgetError, UsageError
 from llamapy.cli.main import main
 from llamapy.loader.place_flags import PlaceFlags
 from llamapy.loader.splits import ModelFiles
@@ -141,7 +141,7 @@ def test_the_exit_code_says_whether_it_fits(
 def test_what_is_refused(tmp_path: Path, dense: Path) -> None:
     with pytest.raises(UsageError, match="type_k"):
         plan(dense, PlanSettings(type_k="q9"), PlaceFlags())
-    with pytest.raises(UsageError, match="n_ctx must be at most"):
+    with pytest.raises(MemoryBudgetError, match="n_ctx must be at most"):
         plan(dense, PlanSettings(n_ctx=1 << 40), PlaceFlags())
     path = gguf_writer.small().save(tmp_path / "m.gguf")
     whole = path.read_bytes()

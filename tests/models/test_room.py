@@ -11,7 +11,7 @@ import pytest
 from reference import unpack
 
 from llamapy import Model
-from llamapy.base.errors import MemoryBudgetError, UsageError
+from llamapy.base.errors import MemoryBudgetError
 from llamapy.base.memory import in_units
 from llamapy.devices.cpu import CpuDevice
 from llamapy.graph.device import BufferType
@@ -145,7 +145,7 @@ def test_a_system_that_refuses_is_explained_as_well(
     monkeypatch.setattr(CpuDevice, "alloc", scarce)
     with pytest.raises(MemoryBudgetError, match="cache for a context of 8192 .* available"):
         model.context(**SIZES)
-    with pytest.raises(UsageError, match="at most"):
+    with pytest.raises(MemoryBudgetError, match="at most"):
         model.context(n_ctx=1 << 40)
 
 
