@@ -19,9 +19,12 @@ from llamapy.cli.tasks import KeepOptions, TaskOptions, went_on
 if TYPE_CHECKING:
     from llamapy.app.evaluate.base import Base
     from llamapy.app.evaluate.divergence import Divergence
+    from llamapy.app.evaluate.foreign_base import ForeignBase
     from llamapy.app.evaluate.ledger import Ledger
     from llamapy.app.evaluate.perplexity import Chunk, Estimate, Perplexity, Witness
     from llamapy.app.evaluate.windows import PerplexitySettings, Windows
+
+    AnyBase = Base | ForeignBase
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,16 +106,19 @@ class _Measurement:
         self.model, self.context, self.text, self.keep = model, context, text, keep
 
     def answer(self, raw: bytes | None) -> dict[str, Any]:
-        from llamapy.app.evaluate.base import Base
+        from llamapy.app.evaluate.foreign_base import open_base
 
         with ExitStack() as stack:
-            base = None
+            base: AnyBase | None = None
             if self.text.kl is not None:
-                base = stack.enter_context(Base(self.text.kl, self.model))
+                base = open_base(self.text.kl, self.model)
+                stack.callback(base.close)
             s, w = self._windows(raw, base)
             return self._run(stack, s, w, base)
 
-    def _windows(self, raw: bytes | None, base: Base | None) -> tuple[PerplexitySettings, Windows]:
+    def _windows(
+        self, raw: bytes | None, base: AnyBase | None
+    ) -> tuple[PerplexitySettings, Windows]:
         from llamapy.app.evaluate.windows import text_ids, windows
 
         ids = None if raw is None else text_ids(self.model.tokenizer, raw)
@@ -120,7 +126,7 @@ class _Measurement:
             assert ids is not None
             s = self._settings()
             return s, windows(self.model, ids, s)
-        if ids is not None and ids.tolist() != base.w.tokens.tolist():
+        if ids is not None and not base.same_text(ids):
             raise UsageError(f"{self.text.kl}: a base of another text (its tokens differ)")
         for name, given, theirs in (
             ("-c", self.context.ctx_size, base.w.size),
@@ -144,7 +150,7 @@ class _Measurement:
         )
 
     def _run(
-        self, stack: ExitStack, s: PerplexitySettings, w: Windows, base: Base | None
+        self, stack: ExitStack, s: PerplexitySettings, w: Windows, base: AnyBase | None
     ) -> dict[str, Any]:
         from llamapy.app.evaluate.divergence import Divergence
         from llamapy.app.evaluate.ledger import chunk_parser, ledger
@@ -170,7 +176,7 @@ class _Measurement:
         return first | about | total.result() | _circumstances(run, len(done))
 
     def _witness(
-        self, stack: ExitStack, w: Windows, about: dict[str, Any], base: Base | None
+        self, stack: ExitStack, w: Windows, about: dict[str, Any], base: AnyBase | None
     ) -> Witness | None:
         from llamapy.app.evaluate.base import BaseWriter
         from llamapy.base.atomic import atomic_write

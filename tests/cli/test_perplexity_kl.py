@@ -237,7 +237,6 @@ def test_damaged_bases_are_refused(use: Any, capfd: pytest.CaptureFixture[str]) 
     block = 32 + n + 4 * 104
     bad = {
         "is no base": b"hello" * 9,
-        "is a file of llama-perplexity": b"_logits_" + raw[8:],
         "is of version 2": raw[:16] + b"\2" + raw[17:],
         "has a header of 4294967295 bytes": raw[:20] + b"\xff" * 4 + raw[24:],
         "has a damaged header": raw[:40] + b"?" + raw[41:],
@@ -374,3 +373,68 @@ def test_hf_resumes_and_compares(use: Any, capfd: pytest.CaptureFixture[str]) ->
     assert (got["ppl"], Path("p").read_bytes()) == (whole["ppl"], raw) and got["n_resumed"] > 3
     found = answer(capfd, "--kl", "b")
     assert found["divergence"]["n"] == 103 and found["divergence"]["kl"]["max"] < 1e-6
+
+
+def foreign(n_ctx: int = 16, n_chunks: int = 6) -> tuple[bytes, list[float], list[float]]:
+    """A base as llama-perplexity writes it, the divergences of NOISE's model from it, and what it
+    can say of the tokens that came."""
+    ids = IDS[: n_ctx * n_chunks]
+    out = [b"_logits_", np.array([n_ctx, N_VOCAB, n_chunks, *ids], "<i4").tobytes()]
+    kl, base = [], []
+    for p, q, token in rows():
+        least = max(p.min(), p.max() - 16)
+        scale = np.float32((p.max() - least) / 65535)
+        codes = np.round((np.maximum(p, least) - least) / scale).astype("<u2")
+        numbers = np.array([scale, least], "<f4")
+        out += [numbers.tobytes(), np.append(codes, 0).astype("<u2").tobytes()]
+        kept = (p > -16) & (codes > 0)
+        rest_p, rest_q = np.exp(p[~kept]).sum(), np.exp(q[~kept]).sum()
+        base.append(max(p[token], least))
+        kl.append((np.exp(p[kept]) * (p[kept] - q[kept])).sum() + rest_p * np.log(rest_p / rest_q))
+    return b"".join(out), kl, base
+
+
+def test_a_base_of_llama_perplexity(use: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    raw, kl, base = foreign()
+    Path("b").write_bytes(raw)
+    use(NOISE)
+    got = answer(capfd, "--kl", "b", "-f", "t", "--chunks-out", "c")
+    assert got["base"]["model"].startswith("llama-perplexity ") and got["n_chunks"] == 6
+    found, want = got["divergence"], statistics()
+    assert found["kl"]["value"] == pytest.approx(np.mean(kl), rel=1e-3)
+    assert found["kl"]["max"] == pytest.approx(np.max(kl), rel=1e-3)
+    for name in ("ppl", "same_top"):
+        assert found[name]["value"] == pytest.approx(want[name][0], rel=1e-6)
+    assert found["ppl_base"]["value"] == pytest.approx(np.exp(-np.mean(base)), rel=1e-3)
+    lines = Path("c").read_bytes().splitlines(keepends=True)
+    Path("c").write_bytes(b"".join(lines[:3]))
+    again = answer(capfd, "--kl", "b", "--chunks-out", "c", "--resume")
+    assert again["divergence"] == found and again["n_resumed"] == 2
+    Path("t").write_bytes(TEXT[::-1])
+    assert main([*ARGS, "--kl", "b", "-f", "t"]) == 2
+    assert "a base of another text" in capfd.readouterr().err
+
+
+def test_damaged_bases_of_llama_perplexity(use: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    raw, _, _ = foreign()
+    use()
+    first = 20 + 4 * 96
+    bad = {
+        "has": raw[:-1],
+        f"should have {len(raw)}": raw + b"?",
+        "holds 0 windows": raw[:16] + bytes(4) + raw[20:],
+        "holds 2147483647 windows": raw[:16] + b"\xff\xff\xff\x7f" + raw[20:],
+        "holds 6 windows of -1": raw[:8] + b"\xff" * 4 + raw[12:],
+        "has tokens that are none": raw[:20] + b"\xff" * 4 + raw[24:],
+        "is damaged in window 1": raw[:first] + np.float32(np.nan).tobytes() + raw[first + 4 :],
+        "damaged in window 1": raw[: first + 4] + np.float32(99).tobytes() + raw[first + 8 :],
+    }
+    for says, data in bad.items():
+        Path("bad").write_bytes(data)
+        assert main([*ARGS, "--kl", "bad"]) == 3, says
+        out, err = capfd.readouterr()
+        assert out == "" and says in err and err.count("\n") == 1, (says, err)
+    for cut in range(8, first + 20, 7):
+        Path("bad").write_bytes(raw[:cut])
+        assert main([*ARGS, "--kl", "bad"]) in (2, 3)
+        assert capfd.readouterr().err.startswith("llamapy: error: bad: ")

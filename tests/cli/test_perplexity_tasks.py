@@ -148,9 +148,10 @@ def test_the_tasks_that_llama_perplexity_draws() -> None:
         out.append(left[i])
         left[i] = left[-1]
         left.pop()
-    for kind in ("winogrande", "multiple-choice"):
-        assert [t.index for t in draw(kind, tasks[:1267], 10)] == out
-        assert draw(kind, tasks[:1267], None) == tasks[:1267]
+    for kind, n in (("winogrande", 1268), ("multiple-choice", 1267)):
+        assert [t.index for t in draw(kind, tasks[:n], 10)] == out
+        assert draw(kind, tasks[:n], None) == draw(kind, tasks[:n], n) == tasks[:n]
+        assert len(draw(kind, tasks[:n], n - 1)) == n - 1
 
 
 def test_hellaswag(use: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -24,7 +24,7 @@ from llamapy.app.evaluate.windows import Windows, token_hash
 from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError, LlamapyError, UsageError
 from llamapy.ffi.kept import HEAD, Beside, Bytes, beside, cut, keep, most_bytes
-from llamapy.ffi.softmax import Rows, Workers
+from llamapy.ffi.softmax import Ints, Rows, Workers
 
 MAGIC = b"llamapy kl base\n"
 VERSION = 1
@@ -107,6 +107,9 @@ class Base(Closing):
         """Whose base it is."""
         return {name: self.header.get(name) for name in ("model", "type_k", "type_v")}
 
+    def same_text(self, ids: Ints) -> bool:
+        return bool(np.array_equal(ids, self.w.tokens))
+
     def close(self) -> None:
         self._file.close()
 
@@ -122,8 +125,6 @@ class Base(Closing):
 
     def _head(self) -> tuple[dict[str, Any], Any]:
         start = self._file.read(_PREFIX.size)
-        if start.startswith(b"_logits_"):
-            raise self._bad("is a file of llama-perplexity, which keeps another form")
         if len(start) < _PREFIX.size or not start.startswith(MAGIC):
             raise self._bad("is no base to compare with")
         _, version, n_bytes, crc, _ = _PREFIX.unpack(start)
