@@ -182,19 +182,26 @@ class Cells:
         cells are taken or given back."""
         row_of = {seq: i for i, seq in enumerate(lists)}
         at = [row_of[seqs[0]] for seqs in ubatch.seqs]  # each token's list
-        if len(lists) == 1:
-            bases = [self._base(int(ubatch.pos[0] if len(at) == 1 else ubatch.pos.min()))]
-            idx = self._row(lists[0], bases[0], n_kv)[None]
+        places = ubatch.pos.tolist()
+        if self.causal and not self.n_swa:  # what every token sees begins at 0 and ends with it
+            bases = [0] * len(lists)
+            ranges = [(row, 0, pos + 1, pos) for row, pos in zip(at, places, strict=True)]
         else:
-            bases = self._bases(ubatch, at, len(lists))
-            idx = np.stack([self._row(s, b, n_kv) for s, b in zip(lists, bases, strict=True)])
+            bases = self._bases(places, at, len(lists))
+            ranges = self._ranges(places, at, lists, bases)
+        rows = [self._row(s, b, n_kv) for s, b in zip(lists, bases, strict=True)]
+        idx = rows[0] if len(rows) == 1 else np.concatenate(rows)
+        return GroupView(cells, idx.reshape(len(rows), n_kv), np.array(ranges, np.int32))
+
+    def _ranges(
+        self, places: list[int], at: list[int], lists: list[int], bases: list[int]
+    ) -> list[tuple[int, int, int, int]]:
         last = [0] * len(lists) if self.causal else [self.pos_max(s) for s in lists]
-        ranges = [
+        return [
             (row, self.first_visible(pos) - bases[row],
              self._end_visible(pos, last[row]) - bases[row], pos - bases[row])
-            for row, pos in zip(at, ubatch.pos.tolist(), strict=True)
+            for row, pos in zip(at, places, strict=True)
         ]  # fmt: skip
-        return GroupView(cells, idx, np.array(ranges, np.int32))
 
     def whole(self, ubatch: Ubatch, lists: list[int], n_kv: int) -> GroupView:
         """For tokens that have no place here, and see all of their sequence."""
@@ -209,9 +216,9 @@ class Cells:
         """Where the list of a sequence starts whose first query stands at `pos`."""
         return self.first_visible(pos) // TILE * TILE
 
-    def _bases(self, ubatch: Ubatch, at: list[int], n_lists: int) -> list[int]:
-        first = [np.iinfo(np.int32).max] * n_lists
-        for row, pos in zip(at, ubatch.pos.tolist(), strict=True):
+    def _bases(self, places: list[int], at: list[int], n_lists: int) -> list[int]:
+        first = [max(places)] * n_lists
+        for row, pos in zip(at, places, strict=True):
             first[row] = min(first[row], pos)
         return [self._base(pos) for pos in first]
 
