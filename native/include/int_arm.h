@@ -55,6 +55,10 @@ LP_FORCE b32 b32_add(b32 a, b32 b) {
 LP_FORCE b32 b32_sub(b32 a, b32 b) {
     return B_2(b32, vsubq_u8, a, b);
 }
+/* Bytes of ones where negative. */
+LP_FORCE b32 b32_minus(b32 a) {
+    return (b32){vcltzq_s8(vreinterpretq_s8_u8(a.lo)), vcltzq_s8(vreinterpretq_s8_u8(a.hi))};
+}
 LP_FORCE b32 b32_words_at(const uint32_t *table, const uint16_t *at) {
     uint32_t w[8];
     for (int i = 0; i < 8; i++) {

@@ -52,6 +52,10 @@ LP_FORCE b32 b32_doubles_at(const uint64_t *table, const uint16_t *at) {
     const __m128i high = _mm_set_epi64x((long long)table[at[3]], (long long)table[at[2]]);
     return _mm256_inserti128_si256(_mm256_castsi128_si256(low), high, 1);
 }
+/* Bytes of ones where negative. */
+LP_FORCE b32 b32_minus(b32 a) {
+    return _mm256_cmpgt_epi8(_mm256_setzero_si256(), a);
+}
 /* Shifts within 16 bits: bits of the neighbouring byte come in, and the caller masks them. */
 LP_FORCE b32 b32_shr(b32 a, int n) {
     return _mm256_srli_epi16(a, n);

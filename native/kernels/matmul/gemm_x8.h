@@ -7,6 +7,37 @@
 #include "prep.h"
 #include "tiler.h"
 
+/* Signed weights as magnitudes, and signs apart. */
+LP_FORCE void lp_unpack_signs(const struct lp_fmt *f, const b32 *w, int rows, uint8_t *at) {
+    i32x8 less = i8_set1(0);
+    for (int i = 0; i < 8; i++) {
+        const b32 minus = b32_minus(w[i]), q = b32_sub(b32_xor(w[i], minus), minus);
+        less = i8_dot(less, q, minus, 0);
+        b32_store(at + i * rows * 4, q);
+        b32_store(at + lp_at_signs(f, rows) + i * rows * 4, minus);
+    }
+    i8_store((int32_t *)(at + lp_at_less(f, rows)), i8_sub(i8_set1(0), less));
+}
+
+LP_FORCE void lp_unpack_sub(const struct lp_fmt *f, const struct lp_tiler *tiler, i32x8 s0,
+                            i32x8 s1, uint8_t *at) {
+    int32_t *sub = (int32_t *)(at + lp_at_s(f, tiler->rows));
+    const i32x8 less = i8_set1(-f->off);
+    if (lp_panel_twice(f, tiler->form)) {
+        i8_store(sub, lp_pairs_of(s0, s0));
+        i8_store(sub + tiler->rows, lp_pairs_of(s1, s1));
+        if (f->off) {
+            i8_store((int32_t *)(at + lp_at_less(f, tiler->rows)),
+                     lp_pairs_of(i8_mul(s0, less), i8_mul(s1, less)));
+        }
+    } else if (lp_tile_pairs(f) && tiler->form != LP_PANEL_SIGNED) {
+        i8_store(sub, lp_pairs_of(s1, s0));
+    } else {
+        i8_store(sub, s0);
+        i8_store(sub + tiler->rows, s1);
+    }
+}
+
 /* The j-th group of those that were opened; at: its record, moved to the first of the eight lanes.
  */
 LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
@@ -26,17 +57,18 @@ LP_FORCE void lp_unpack_group(const struct lp_fmt *f, const struct lp_lanes *l,
         w[i] = i8_mul(w[i], s->sub[2 * j + i / 4]);
     }
     for (int i = 0; i < 8; i++) {
-        b32_store(at + i * rows * 4, b32_sub(w[i], less));
+        w[i] = b32_sub(w[i], less);
+        b32_store(at + i * rows * 4, w[i]);
+    }
+    if (lp_panel_apart(f, tiler->form)) {
+        lp_unpack_signs(f, w, rows, at);
     }
     f8_store((float *)(at + lp_at_ws(rows)), ws);
     if (f->has_min || f->has_two) {
         f8_store((float *)(at + lp_at_wm(rows)), wm);
     }
-    if (lp_tile_pairs(f) && tiler->form != LP_PANEL_SIGNED) {
-        i8_store((int32_t *)(at + lp_at_s(f, rows)), lp_pairs_of(s->sub[2 * j + 1], s->sub[2 * j]));
-    } else if (lp_tile_sub(f)) {
-        i8_store((int32_t *)(at + lp_at_s(f, rows)), s->sub[2 * j]);
-        i8_store((int32_t *)(at + lp_at_s(f, rows)) + rows, s->sub[2 * j + 1]);
+    if (lp_tile_sub(f)) {
+        lp_unpack_sub(f, tiler, s->sub[2 * j], s->sub[2 * j + 1], at);
     }
     if (lp_sub_min(f)) {
         i8_store((int32_t *)(at + lp_at_m(f, rows)), s->min[j]);
@@ -53,7 +85,7 @@ LP_FORCE void lp_unpack8(const struct lp_fmt *f, const struct lp_lanes *l,
 #pragma GCC unroll 1
     for (int j = 0; j < n; j++) {
         lp_unpack_group(f, l, tiler, block, &s, j, at);
-        at += lp_record_bytes(f, tiler->rows);
+        at += lp_panel_record(f, tiler->form, tiler->rows);
     }
 }
 
@@ -71,7 +103,7 @@ LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l,
             lp_prefetch(row[0] + tiler->rows * t->w_nb + g / 8 * unit * 8, unit * 8);
             lp_unpack8(f, l, tiler, row, g, n, at + i * 4);
         }
-        at += 8 * lp_record_bytes(f, tiler->rows);
+        at += 8 * lp_panel_record(f, tiler->form, tiler->rows);
     }
 }
 
@@ -79,7 +111,8 @@ LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l,
 LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_tiler *tiler,
                             lp_tile_fn multiply, const struct lp_mm *t, int64_t r, int64_t end,
                             const uint8_t *panel, char *prep) {
-    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, tiler->rows);
+    const int64_t n_group = t->k / 32,
+                  tile = n_group * lp_panel_record(f, tiler->form, tiler->rows);
     float out[LP_TILE_OUT];
     for (int64_t col = t->c0; col < t->c1; col += tiler->cols) {
         const int n_col = (int)(t->c1 - col < tiler->cols ? t->c1 - col : tiler->cols);
@@ -106,7 +139,8 @@ LP_FORCE int lp_gemm(const struct lp_fmt *f, const struct lp_lanes *l, const str
     if (!multiply) {
         return LP_E_TYPES;
     }
-    const int64_t n_group = t->k / 32, tile = n_group * lp_record_bytes(f, tiler->rows);
+    const int64_t n_group = t->k / 32,
+                  tile = n_group * lp_panel_record(f, tiler->form, tiler->rows);
     const int64_t rows = lp_panel_rows(t->k);
     uint8_t *panel = (uint8_t *)scratch + lp_up(lp_prep_bytes(t->k), 64);
     for (int64_t r = t->r0; r < t->r1; r += rows) {

@@ -10,22 +10,27 @@ LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, 
                        int n_group, char *out) {
     float d8[8] = {0};
     int32_t s8[8] = {0};
-    memcpy(d8, d, (size_t)n_group * 4);
-    memcpy(s8, sum, (size_t)n_group * 4);
-    const f32x8 vd = f8_load(d8);
-    const i32x8 vs = i8_load(s8);
+    if (n_group < 8) { /* bytes on the way through memory would be late */
+        memcpy(d8, d, (size_t)n_group * 4);
+        memcpy(s8, sum, (size_t)n_group * 4);
+        d = d8;
+        sum = s8;
+    }
+    const f32x8 vd = f8_load(d);
+    const i32x8 vs = i8_load(sum);
     f8_store((float *)out, vd);
     if (f->has_min && !f->has_sub) {
         f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
     }
     i32x8 first, second;
-    if (lp_sub_min(f)) {
+    if (lp_sub_min(f) || (lp_in_halves(f) && f->off)) {
         lp_half_sums(q, n_group, &first, &second);
+    }
+    if (f->has_sub && (f->has_min || f->off)) {
         i8_store((int32_t *)(out + 32), lp_pairs_of(first, second));
     }
     if (lp_in_halves(f) && f->off) {
         const i32x8 off = i8_set1(-f->off);
-        lp_half_sums(q, n_group, &first, &second);
         i8_store((int32_t *)(out + 64), i8_mul(first, off));
         i8_store((int32_t *)(out + 96), i8_mul(second, off));
     } else if (f->off) {

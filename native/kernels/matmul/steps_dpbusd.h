@@ -9,26 +9,27 @@
 #define t_dot(acc, w, x) _mm256_dpbusd_epi32(acc, w, x)
 #endif
 
-LP_FORCE int32_t lp_word(const int8_t *p) {
-    int32_t x;
-    memcpy(&x, p, 4);
-    return x;
+LP_FORCE int lp_sub_after(const struct lp_fmt *f) {
+    return lp_tile_sub(f);
 }
-/* What the sums start at is off times the activations' sum, negated. */
-LP_FORCE int lp_tile_rest(int off) {
-    return off;
+LP_FORCE int lp_tile_at_once(const struct lp_fmt *f, int n_col) {
+    (void)f;
+    return n_col;
 }
 
-/* Add weights 4 i0.. of a group, n_step steps of 4, to s. */
+/* The sums of weights 4 i0.. of a group, n_step steps of 4. */
 LP_FORCE void lp_tile_steps(const struct lp_fmt *f, const uint8_t *rec, int i0, int n_step,
-                            const int8_t *const *x, int64_t at, const int n_col, t_int *s) {
-    (void)f;
+                            const int8_t *const *x, int64_t at, const int n_col, const char *start,
+                            t_int (*s)[LP_TILE_VECS]) {
+    for (int c = 0; c < n_col; c++) {
+        s[c][0] = f->off ? lp_tile_word(start + c * LP_PREP_BYTES) : t_set1(0);
+    }
 #pragma GCC unroll 8
     for (int i = i0; i < i0 + n_step; i++) {
         const t_int w = t_load(rec + i * 4 * LP_TILE_ROWS);
 #pragma GCC unroll 6
         for (int c = 0; c < n_col; c++) {
-            s[c] = t_dot(s[c], w, t_set1(lp_word(x[c] + at + 4 * i)));
+            s[c][0] = t_dot(s[c][0], w, lp_tile_word(x[c] + at + 4 * i));
         }
     }
 }

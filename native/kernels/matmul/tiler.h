@@ -30,13 +30,6 @@
 typedef void (*lp_tile_fn)(const uint8_t *panel, int64_t n_group, const int8_t *const *x,
                            const char *prep, int n_col, float *out);
 
-/* How weights stand in the panel. */
-enum lp_panel_form {
-    LP_PANEL_PLUS,  /* q + off, unsigned */
-    LP_PANEL_BYTES, /* so, but bytes of their own (off 128) signed */
-    LP_PANEL_SIGNED /* q */
-};
-
 struct lp_tiler {
     int rows, cols; /* at most LP_TILE_COLS_MAX columns */
     enum lp_panel_form form;
@@ -45,9 +38,8 @@ struct lp_tiler {
 
 /* What the panel's weights are less than q + off. */
 static inline int lp_panel_less(const struct lp_tiler *t, int off) {
-    return t->form == LP_PANEL_SIGNED || (t->form == LP_PANEL_BYTES && off == 128) ? off : 0;
+    return t->form == LP_PANEL_SIGNED || (t->form != LP_PANEL_PLUS && off == 128) ? off : 0;
 }
-
 /* The largest byte a panel of the format holds. */
 static inline int lp_panel_max(const struct lp_fmt *f) {
     return lp_folded(f) ? f->max * f->max_sub : f->max;

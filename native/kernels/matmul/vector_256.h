@@ -5,7 +5,7 @@
 
 #include "panel.h"
 
-#define LP_TILE_ROWS 8
+#define LP_TILE_LANES 8
 
 typedef __m256i t_int;
 typedef __m256 t_float;
@@ -21,13 +21,12 @@ typedef __m256 t_float;
 #define t_pair(a, b) _mm256_blend_epi16(a, _mm256_slli_epi32(b, 16), 0xaa)
 #define t_pairs(a, b) _mm256_madd_epi16(a, b)
 #define t_bytes(a, b) _mm256_maddubs_epi16(a, b)
-#define t_abs8(a) _mm256_abs_epi8(a)
-/* Which bytes are negative, as bytes of ones; a negated there, less t_less. */
+/* Signs stand in the panel as bytes of ones (LP_PANEL_APART): ~x, where they are set, is 1 less
+ * than -x. */
 typedef __m256i t_minus;
-#define t_minus8(a) _mm256_cmpgt_epi8(_mm256_setzero_si256(), a)
-#define t_bytes_of(m) (m)
+#define t_minus8(w, signs) t_load(signs)
+#define t_magnitude(w) (w)
 #define t_under(a, m) _mm256_xor_si256(a, m)
-#define t_less 1
 #define tf_load(p) _mm256_castsi256_ps(t_load(p))
 #define tf_set1(x) _mm256_set1_ps(x)
 #define tf_from(a) _mm256_cvtepi32_ps(a)

@@ -4,7 +4,7 @@
 
 #include "panel.h"
 
-#define LP_TILE_ROWS 16
+#define LP_TILE_LANES 16
 
 typedef __m512i t_int;
 typedef __m512 t_float;
@@ -20,13 +20,11 @@ typedef __m512 t_float;
 #define t_pair(a, b) _mm512_mask_blend_epi16(0xaaaaaaaa, a, _mm512_slli_epi32(b, 16))
 #define t_pairs(a, b) _mm512_madd_epi16(a, b)
 #define t_bytes(a, b) _mm512_maddubs_epi16(a, b)
-#define t_abs8(a) _mm512_abs_epi8(a)
-/* Which bytes are negative, as bytes of ones; a negated there, less t_less. */
+/* The panel holds signed bytes. */
 typedef __mmask64 t_minus;
-#define t_minus8(a) _mm512_movepi8_mask(a)
-#define t_bytes_of(m) _mm512_movm_epi8(m)
+#define t_minus8(w, signs) _mm512_movepi8_mask(w)
+#define t_magnitude(w) _mm512_abs_epi8(w)
 #define t_under(a, m) _mm512_mask_sub_epi8(a, m, _mm512_setzero_si512(), a)
-#define t_less 0
 #define tf_load(p) _mm512_castsi512_ps(t_load(p))
 #define tf_set1(x) _mm512_set1_ps(x)
 #define tf_from(a) _mm512_cvtepi32_ps(a)
