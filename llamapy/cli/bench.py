@@ -42,6 +42,7 @@ class WhatOptions:
     repack: Annotated[
         Values, typer.Option("--repack", metavar="LIST", help="Interleave rows: [auto], on, off.")
     ] = None
+    overcommit: options.Overcommit = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +221,7 @@ def _job(
         interleave=test.interleave,
         load_modes=names(what.load_mode or ["mmap"], "-lm", MODES),
         repacks=names(what.repack, "--repack", CHOICES) if what.repack else [None],
+        overcommit=what.overcommit,
         roofline=show.roofline,
         phases=show.phases and not alone,
         ops=show.ops and not alone,

@@ -39,6 +39,9 @@ Repack = Annotated[
     str | None,
     typer.Option("--repack", metavar="WHEN", help="Interleave rows of weights: [auto], on, off."),
 ]
+Overcommit = Annotated[
+    bool, typer.Option("--overcommit", help="Go on even if memory is too small.")
+]
 
 
 def _list_devices(asked: bool) -> None:
@@ -108,9 +111,7 @@ class ModelOptions:
     ] = 0
     load_mode: LoadMode = "mmap"
     repack: Repack = None
-    overcommit: Annotated[
-        bool, typer.Option("--overcommit", help="Go on even if memory is too small.")
-    ] = False
+    overcommit: Overcommit = False
     pre: Annotated[
         str | None,
         typer.Option("--pre", metavar="NAME", help="Pre-tokenizer, over the file's own."),

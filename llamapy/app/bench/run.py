@@ -54,6 +54,7 @@ class Job:
     interleave: bool = True
     load_modes: Sequence[str] = ("mmap",)
     repacks: Sequence[str | None] = (None,)
+    overcommit: bool = False
     roofline: bool = False
     phases: bool = False
     ops: bool = False
@@ -174,7 +175,13 @@ class _Opened:
         start = time.perf_counter()
         files = open_model(source) if isinstance(source, Path) else made
         assert files is not None
-        self.engine = Engine.of_files(files, PlaceFlags(), load_mode=load_mode, repack=repack)
+        self.engine = Engine.of_files(
+            files,
+            PlaceFlags(),
+            load_mode=load_mode,
+            repack=repack,
+            overcommit=job.overcommit,
+        )
         every: list[Case | BatchedCase] = [*job.cases, *job.batched]
         self.engine.will_generate(max((case.n_gen for case in every), default=0) * MANY)
         self.load_s = time.perf_counter() - start
