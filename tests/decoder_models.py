@@ -123,6 +123,24 @@ MODELS: dict[str, RandomModel] = {
     "glm-dsa": RandomModel(
         "glm-dsa", LATENT, apart, ("exp_probs_b.bias", "output.weight"), unread=CHOOSING
     ),
+    "graniteswitch": RandomModel(
+        "graniteswitch",
+        {
+            **PLAIN,
+            "logit_scale": 2.0,
+            "residual_scale": 0.5,
+            "embedding_scale": 3.0,
+            "attention.scale": 0.3,
+            "adapters.count": 3,
+            "adapters.lora_rank": 8,
+            "adapters.token_ids_activate": [106, 126, 118],
+            "adapters.token_ids_substitute": [5, 6, 7],
+        },
+        lambda name: (
+            name.endswith("attn_qkv.weight") or (apart(name) and not name.endswith("attn_q.weight"))
+        ),
+        ("output.weight",),
+    ),
     "minimax-m3": RandomModel(
         "minimax-m3",
         {

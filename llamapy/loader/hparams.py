@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
+from llamapy.loader.adapters import Adapters, read_adapters
 from llamapy.loader.bounded import (
     MAX_COUNT,
     Keys,
@@ -93,6 +94,7 @@ class HParams:
     res_block: int = 0  # kimi-k3: every so many layers one is banked
     situ: tuple[float, ...] = (0.0, 0.0)  # the bounds of the activation of that name
     xielu: tuple[tuple[float, ...], ...] = ()  # of each layer: the activation's four numbers
+    adapters: Adapters = Adapters()
     mla: Mla = Mla()
     kda: Kda = Kda()
     pooled: Pooled = Pooled()
@@ -385,3 +387,8 @@ def with_stacks(file: Keys, hp: HParams, *, decodes: bool) -> HParams:
     n = stacks.n_enc + stacks.n_dec
     alike = {name: getattr(hp, name)[:1] * n for name in ("n_head", "n_head_kv", "n_ff", "is_swa")}
     return replace(hp, stacks=stacks, n_layer=n, attention_scale=1.0, **alike)
+
+
+def with_adapters(file: Keys, hp: HParams) -> HParams:
+    """`hp` with its adapters, which tokens switch on."""
+    return replace(hp, adapters=read_adapters(file, hp.arch, hp.n_vocab))

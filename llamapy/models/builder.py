@@ -3,7 +3,7 @@ ubatch, and the inputs made so far. Blocks take it as their first argument."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from llamapy.graph.cgraph import CGraph
@@ -53,6 +53,7 @@ class Builder:
     result: Tensor | None = None
     stored: dict[Tensor, tuple[Tensor, Tensor]] = field(default_factory=dict)  # by a cache's K
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
+    adapter_ids: Callable[[int], Tensor] | None = None  # of all tokens, or of the wanted ones
     mid: Tensor = field(init=False)  # between the attention and feed-forward that were built last
     _pos: Tensor | None = None
     _token_ids: Tensor | None = None

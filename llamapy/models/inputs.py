@@ -3,7 +3,7 @@ positions, cache rows, cell lists, output rows are data, never baked into a grap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -90,6 +90,25 @@ def temperatures(n_tokens: int, scale: float, floor: int, offset: float) -> Inpu
         return u.temperatures(scale, floor, offset)
 
     return _input("inp_attn_scale", (1, 1, n_tokens), values, F32)
+
+
+def replaced_ids(n_tokens: int, by: Mapping[int, int]) -> Input:
+    """The tokens, some replaced, i32 [n_tokens]."""
+
+    def values(u: Ubatch, s: Step) -> Ints:
+        return ints([by.get(t, t) for t in u.tokens.tolist()])
+
+    return _input("inp_replaced", (n_tokens,), values)
+
+
+def by_token(name: str, size: int, n_tokens: int, of: Mapping[int, float], other: float) -> Input:
+    """A number that some tokens have, `other` for the rest, then zeros, f32 [size, 1, n_tokens]."""
+    zeros = [0.0] * (size - 1)
+
+    def values(u: Ubatch, s: Step) -> Floats:
+        return floats([x for t in u.tokens.tolist() for x in (of.get(t, other), *zeros)])
+
+    return _input(f"inp_{name}", (size, 1, n_tokens), values, F32)
 
 
 def first_row() -> Input:

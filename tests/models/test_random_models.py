@@ -3,6 +3,7 @@ and the laws that every architecture obeys."""
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from recurrent_models import MODELS as RECURRENT
 from reference import nmse
 
 from llamapy import Model
-from llamapy.base.errors import ContextError
+from llamapy.base.errors import ContextError, FileError
 from llamapy.models.chameleon import IMAGES
 from llamapy.runtime.batch import join, single
 
@@ -51,6 +52,8 @@ def test_logits_and_the_laws(named) -> None:
         whole = ctx.decode(TOKENS, logits="all")
         ctx.clear()
         steps = np.concatenate([ctx.decode([t]) for t in TOKENS])
+        ctx.clear()
+        assert np.array_equal(ctx.decode(TOKENS), whole[-1:])
     want = {**LOGITS, **LOGITS_RECURRENT, **LOGITS_DECODERS}[name]
     got = whole[ROWS] if name in DECODERS else whole[: len(want)]
     if name == "chameleon":
@@ -95,3 +98,27 @@ def test_longer_contexts_of_sparse_attention_are_refused(tmp_path, name) -> None
     few = replace(DECODERS[name], keys={**DECODERS[name].keys, TOP_K: 1})
     with Model.open(few.write(tmp_path / "few.gguf")) as model, model.context() as ctx:
         assert ctx.params.n_ctx == (128 if name == "minimax-m3" else 1)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"adapters.count": 4}, "adapters.token_ids_activate: expected 4 tokens"),
+        ({"adapters.count": 5000}, "adapters.count: expected at most 4096"),
+        ({"adapters.token_ids_substitute": [5, 6, 128]}, "expected ids below 128"),
+        ({"adapters.token_ids_activate": [5, -6, 12]}, "whole numbers from 0"),
+        ({"adapters.lora_rank": 16}, r"attn_q\.lora_a'"),
+    ],
+)
+def test_adapters_that_cannot_be(tmp_path, keys, message) -> None:
+    one = DECODERS["graniteswitch"]
+    path = one.write(tmp_path / "right.gguf")
+    if "adapters.lora_rank" in keys:  # other tensors than the key says
+        raw = path.read_bytes().replace(*(b"lora_rank" + struct.pack("<II", 4, n) for n in (8, 16)))
+        (tmp_path / "m.gguf").write_bytes(raw)
+    else:
+        with pytest.raises(FileError, match=message):
+            replace(one, keys={**one.keys, **keys}).write(tmp_path / "m.gguf")
+        return
+    with pytest.raises(FileError, match=message):
+        Model.open(tmp_path / "m.gguf")

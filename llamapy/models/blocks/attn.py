@@ -10,7 +10,7 @@ from llamapy.graph.ops import make, permute, reshape, view
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.hparams import HParams
 from llamapy.loader.spec import Has, TensorSpec
-from llamapy.models.blocks.linear import linear, linear_tensors, vector
+from llamapy.models.blocks.linear import adapted, linear, linear_tensors, vector
 from llamapy.models.blocks.norm import RMS, norm, norm_tensors
 from llamapy.models.builder import Builder
 
@@ -155,6 +155,7 @@ def qkv(g: Builder, il: int, x: Tensor, a: Attn) -> tuple[Tensor, Tensor, Tensor
             n = n_head * size
             rows.append(view(all_rows, (n, all_rows.ne[1]), (all_rows.nb[1],), 4 * first))
             first += n
+        rows = [adapted(g, il, f"attn_{c}", x, r) for c, r in zip("qkv", rows, strict=True)]
     g.expand(*rows)  # side by side, so that they can be computed side by side
     if a.qk_norm == FULL:
         for i, name in enumerate(("q", "k")):

@@ -177,11 +177,11 @@ def layer(g: Builder, d: Decoder, il: int, x: Tensor, *, last: bool) -> Tensor:
     return g.name(_residual(g, h, mid), "l_out", il)
 
 
-def build_decoder(g: Builder, d: Decoder) -> None:
-    """The whole graph."""
+def build_decoder(g: Builder, d: Decoder, x: Tensor | None = None) -> None:
+    """The whole graph, from embeddings x [n_embd, n_tokens] if they are not those of the tokens."""
     hp = g.hp
     refuse_choice(g)
-    x = embed(g, scale=hp.embedding_scale)  # [n_embd, n_tokens]
+    x = embed(g, scale=hp.embedding_scale) if x is None else x  # [n_embd, n_tokens]
     if d.embd_norm:
         named = d.weights and d.embd_norm != BARE
         x = norm(g, d.norm, x, d.embd_norm if named else "", "inp_norm")

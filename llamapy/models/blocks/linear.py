@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from llamapy.graph.ops import make
+from llamapy.graph.ops import make, reshape
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.spec import TensorSpec
 from llamapy.models.builder import Builder
@@ -14,7 +14,19 @@ def linear(g: Builder, il: int, name: str, x: Tensor) -> Tensor:
     scale = g.maybe_layer(il, f"{name}.scale")
     out = out if scale is None else make("mul", out, scale)
     bias = g.maybe_layer(il, f"{name}.bias")
-    return out if bias is None else g.name(make("add", out, bias), f"{name}_b", il)
+    out = out if bias is None else g.name(make("add", out, bias), f"{name}_b", il)
+    return adapted(g, il, name, x, out)
+
+
+def adapted(g: Builder, il: int, name: str, x: Tensor, out: Tensor) -> Tensor:
+    """`out` [n_out, n] plus what each token's adapter makes of x [n_in, n], if there are any."""
+    first = g.maybe_layer(il, f"{name}.lora_a")
+    if g.adapter_ids is None or first is None:
+        return out
+    ids, n = g.adapter_ids(x.ne[1]), x.ne[1]
+    low = make("mul_mat_id", first, reshape(x, x.ne[0], 1, n), ids)
+    more = make("mul_mat_id", g.layer(il, f"{name}.lora_b"), low, ids)
+    return make("add", reshape(more, *out.ne), out)
 
 
 def linear_tensors(
