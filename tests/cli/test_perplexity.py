@@ -68,13 +68,17 @@ def use(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., FakeMo
 
 
 def expected(
-    n_chunks: int, size: int = 16, step: int = 16, first: int = 8, bos: bool = True
+    n_chunks: int,
+    size: int = 16,
+    step: int = 16,
+    first: int = 8,
+    bos: bool = True,
+    ids: Any = (BOS, *TEXT),
 ) -> Any:
     """The windows' nll in float64, straight from the definition."""
-    ids = [BOS, *TEXT]
     out = []
     for i in range(n_chunks):
-        row = ids[i * step : i * step + size]
+        row = list(ids[i * step : i * step + size])
         if bos:
             row[0] = BOS
         nll = []
@@ -117,9 +121,11 @@ def test_windows_together_or_alone(use: Any, capfd: pytest.CaptureFixture[str]) 
 
 def test_stride(use: Any, capfd: pytest.CaptureFixture[str]) -> None:
     use()
+    Path("t.txt").write_bytes(TEXT * 3)
     got = answer(capfd, "--stride", "4")
-    nll = expected(22, size=18, step=4, first=13, bos=False)
-    assert got["method"] == "llamacpp-stride" and got["n_chunks"] == 22  # ceil((104 - 18) / 4)
+    nll = expected(14, size=256, step=4, first=251, bos=False, ids=[BOS, *TEXT * 3])
+    assert got["method"] == "llamacpp-stride" and got["n_ctx"] == 256  # 16 + 4 / 2, rounded up
+    assert got["n_chunks"] == 14  # ceil((310 - 256) / 4)
     assert got["ppl"] == pytest.approx(math.exp(nll.mean()), rel=1e-6)
 
 

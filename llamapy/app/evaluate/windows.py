@@ -3,7 +3,8 @@
 Method `llamacpp`: windows of n_ctx side by side, what follows the last whole one left out; where
 the vocabulary adds BOS, it stands in place of each window's first token; the predictions made at
 positions n_ctx/2 to n_ctx-2 count. Method `llamacpp-stride`: windows of n_ctx + stride/2 tokens,
-one every `stride`, whose last `stride` predictions count; no BOS is put in. Method `hf`: windows of
+rounded up to 256 as llama.cpp's contexts are, one every `stride`, whose last `stride` predictions
+count; no BOS is put in. Method `hf`: windows of
 n_ctx, one every `stride`, the last of them ending with the text; every token but the first of all
 is predicted once, by the first window that holds it (Hugging Face, "Perplexity of fixed-length
 models").
@@ -25,6 +26,7 @@ from llamapy.base.log import log
 
 Ints = npt.NDArray[np.int32]
 DEFAULT_CTX = 512
+_PAD = 256  # llama.cpp's contexts are rounded up to it
 METHODS = ("llamacpp", "hf")
 
 
@@ -127,9 +129,9 @@ def windows(model: Any, ids: Ints, s: PerplexitySettings) -> Windows:
 
 
 def _llamacpp(ids: Ints, n_ctx: int, s: PerplexitySettings, tokenizer: Any) -> Windows:
-    size = n_ctx + s.stride // 2
-    if size < 4:
-        raise UsageError(f"-c {size}: a window takes at least 4 tokens")
+    size = -(-(n_ctx + s.stride // 2) // _PAD) * _PAD if s.stride else n_ctx
+    if n_ctx < 4:
+        raise UsageError(f"-c {n_ctx}: a window takes at least 4 tokens")
     if s.stride >= size:
         raise UsageError(f"--stride {s.stride}: must be less than the window of {size}")
     need = size + (s.stride > 0)
