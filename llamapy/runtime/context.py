@@ -34,7 +34,7 @@ from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
 from llamapy.runtime.encode import encoding, text_batch
 from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_rows
-from llamapy.runtime.key import Counters, GraphKey, rounded
+from llamapy.runtime.key import Counters, GraphKey, rounded, unit_of
 from llamapy.runtime.memory import open_memory
 from llamapy.runtime.params import ContextParams, Parts
 
@@ -67,14 +67,13 @@ class Context(Closing):
         )
         self._sched = Scheduler([*parts.devices, self._cpu])
         # Padding would be tokens of a state, or of a text.
-        self._rounds = (
-            params.rounded and self.memory.cut == "anywhere" and not parts.hp.stacks.n_dec
-        )
-        self._kept = Kept(N_KEPT_ROUNDED if self._rounds else N_KEPT)
+        rounds = params.rounded and self.memory.cut == "anywhere" and not parts.hp.stacks.n_dec
+        self._unit = unit_of(parts.hp.n_layer, parts.weights) if rounds else 0
+        self._kept = Kept(N_KEPT_ROUNDED if rounds else N_KEPT)
         self._closed = False
         self._n_outputs = 0
         try:
-            self.reserve(rounded(params.n_seq_max) if self._rounds else params.n_seq_max)
+            self.reserve(rounded(params.n_seq_max, self._unit))
             self._pool = self._cpu.pool  # now, so that `abort` finds it at any time
         except BaseException:
             self.close()
@@ -143,8 +142,7 @@ class Context(Closing):
             )
         places = self._weights.get("position_embd.weight")
         check(batch, self, self.memory.twins, 0 if places is None else places.ne[1])
-        n_outputs = rounded(batch.n_outputs) if self._rounds else batch.n_outputs
-        n_outputs = min(n_outputs, self._n_ubatch)  # of one graph
+        n_outputs = min(rounded(batch.n_outputs, self._unit), self._n_ubatch)  # of one graph
         if n_outputs > self._n_outputs:
             self.reserve(n_outputs)
         if batch.n_tokens <= self._n_ubatch and self.memory.cut == "anywhere" and not batch.encodes:
@@ -172,8 +170,8 @@ class Context(Closing):
         try:
             step.apply()  # the one line that edits the cache's books
             key = GraphKey.of(ubatch, step, ends)
-            if self._rounds:
-                key = key.rounded(self._n_ubatch, self.params.n_seq_max)
+            if self._unit:
+                key = key.rounded(self._unit, self._n_ubatch, self.params.n_seq_max)
             built = self._kept.get(key)
             if built is not None:
                 self.counters.reused += 1
