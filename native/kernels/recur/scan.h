@@ -79,7 +79,7 @@ LP_INLINE void lp_scan_step(const struct lp_scan *r, int64_t i, struct lp_state 
                             const float *c, v16 *acc, const bool per_state, const bool whole,
                             const int n) {
     int64_t k = r->d_state;
-    v16 sum[4], d[4], xd[4];
+    v16 zero = v_zero(), sum[4], d[4] = {zero, zero, zero, zero}, xd[4] = {zero, zero, zero, zero};
     const float *a[4];
 #pragma GCC unroll 4
     for (int j = 0; j < n; j++) {
