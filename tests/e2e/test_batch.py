@@ -69,6 +69,24 @@ def test_every_answer_is_that_of_a_run(demo: str, lines: Path, tmp_path: Path) -
             assert record[field] == alone[field]
 
 
+def test_messages_are_answered_as_their_text_is(demo: str, tmp_path: Path) -> None:
+    """By the template of the file, which puts a system message of its own before the first."""
+    asked = {"messages": [{"role": "user", "content": "Name the capital of France."}]}
+    path = tmp_path / "in.jsonl"
+    path.write_text(json.dumps(asked) + "\n" + json.dumps({"custom_id": "c", "body": asked}) + "\n")
+    records = [json.loads(r) for r in batch(demo, path, tmp_path / "out", "-n", 12, "--ordered")]
+    text = (
+        "<|im_start|>system\nYou are a helpful AI assistant named SmolLM, trained by Hugging Face"
+        "<|im_end|>\n<|im_start|>user\nName the capital of France.<|im_end|>\n"
+        "<|im_start|>assistant\n"
+    )
+    flags = ("-n", 12, "--temp", 0, "--special", "--json")
+    alone = json.loads(call("run", "-m", demo, "-p", text, *flags).stdout)
+    assert "Paris" in alone["text"]
+    for record in records:
+        assert (record["ids"], record["finish_reason"]) == (alone["ids"], alone["finish_reason"])
+
+
 def test_killed_at_any_moment(demo: str, lines: Path, tmp_path: Path) -> None:
     start = time.monotonic()
     whole = batch(demo, lines, tmp_path / "whole", "-np", 3)

@@ -10,7 +10,7 @@ from typing import Any
 
 import llamapy
 from llamapy.app.batch.decoder import Answer, Decoder, LocalDecoder, Request
-from llamapy.app.batch.lines import Item
+from llamapy.app.batch.lines import Item, Messages
 from llamapy.app.batch.stems import find_stems
 from llamapy.app.fit import fit
 from llamapy.app.generate import ABORTED, Settings, prompt_ids
@@ -102,7 +102,7 @@ def _request(model: Any, item: Item, seed: int) -> Request:
     s = item.settings
     if s.sampling.seed == RANDOM_SEED:
         s = replace(s, sampling=replace(s.sampling, seed=seed))
-    ids = prompt_ids(model.tokenizer, item.prompt, parse_special=s.parse_special)
+    ids = _ids(model, item)
     plan = fit(
         ids,
         n_predict=s.n_predict,
@@ -113,6 +113,15 @@ def _request(model: Any, item: Item, seed: int) -> Request:
     )
     stacks = model.hparams.stacks
     return Request(item.number, plan, s, begin=(stacks.start,) if stacks.n_dec else ())
+
+
+def _ids(model: Any, item: Item) -> list[int]:
+    if isinstance(item.prompt, Messages):
+        from llamapy.app.chat import chat_ids, template_of  # Jinja2: only where it is used
+
+        template = template_of(model.gguf.keys, model.tokenizer)
+        return chat_ids(model.tokenizer, template, item.prompt.messages)
+    return prompt_ids(model.tokenizer, item.prompt, parse_special=item.settings.parse_special)
 
 
 def _most_cells(plans: Sequence[Request], n: int) -> int:

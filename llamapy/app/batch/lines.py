@@ -1,6 +1,7 @@
 """Lines of a batch: what is asked, and how it differs from the job's settings.
 
-A line is `{"id"?, "prompt", ...}` or OpenAI's `{"custom_id", "body": {"prompt", ...}}`. What a line
+A line is `{"id"?, "prompt", ...}` or OpenAI's `{"custom_id", "body": {"prompt", ...}}`, either with
+`messages` in place of a prompt, which the model's own template makes one of. What a line
 says and nobody knows is refused: a misspelt parameter would change the answer unseen.
 """
 
@@ -46,6 +47,16 @@ _IGNORED = ("model", "user", "metadata")
 
 
 @dataclass(frozen=True, slots=True)
+class Messages:
+    """What is rendered by the model's own template: `role` and `content` of each."""
+
+    messages: tuple[dict[str, str], ...]
+
+
+Prompt = bytes | list[int] | Messages
+
+
+@dataclass(frozen=True, slots=True)
 class Line:
     """A line that is not blank. `key` is where its id stood, and stands in the result; `value` what
     it says, or `error` why that cannot be read. `digest` tells one question from another."""
@@ -65,7 +76,7 @@ class Item:
     number: int
     key: str
     id: str | int
-    prompt: bytes | list[int]
+    prompt: Prompt
     settings: Settings
     digest: str
     error: LlamapyError | None = None
@@ -140,7 +151,7 @@ def _object(line: bytes) -> dict[str, Any]:
     return value
 
 
-def _question(value: Mapping[str, Any], settings: Settings) -> tuple[bytes | list[int], Settings]:
+def _question(value: Mapping[str, Any], settings: Settings) -> tuple[Prompt, Settings]:
     """The prompt of a line and its settings."""
     openai = "body" in value or "custom_id" in value
     body = value.get("body") if openai else value
@@ -148,16 +159,37 @@ def _question(value: Mapping[str, Any], settings: Settings) -> tuple[bytes | lis
         raise UsageError("body must be a JSON object")
     if openai:
         known(value, ("custom_id", "method", "url", "body"))
-    if "messages" in body:
-        raise UsageError("messages cannot be answered yet (no chat templates): give a prompt")
-    if "prompt" not in body:
-        raise UsageError("the line has no prompt")
+    asked = [name for name in ("prompt", "messages") if name in body]
+    if len(asked) != 1:
+        raise UsageError(
+            f"the line has {'both prompt and' if asked else 'no prompt and no'} messages"
+        )
     table = OPENAI if openai else OURS
-    rest = {k: v for k, v in body.items() if k not in ("id", "prompt") and v is not None}
+    rest = {k: v for k, v in body.items() if k not in ("id", *asked) and v is not None}
     if openai:
         rest = {k: v for k, v in rest.items() if not _idle(k, v)}
     known(rest, (*table, "stop"))
-    return text_or_ids(body["prompt"], "a prompt"), _apply(rest, table, settings)
+    prompt: Prompt
+    if asked == ["messages"]:
+        prompt = _messages(body["messages"])
+    else:
+        prompt = text_or_ids(body["prompt"], "a prompt")
+    return prompt, _apply(rest, table, settings)
+
+
+def _messages(value: Any) -> Messages:
+    if not isinstance(value, list) or not value:
+        raise UsageError("messages must be a list of at least one")
+    out = []
+    for i, message in enumerate(value, 1):
+        if not isinstance(message, dict):
+            raise UsageError(f"message {i} must be a JSON object")
+        known(message, ("role", "content"))
+        role, content = message.get("role"), message.get("content")
+        if not isinstance(role, str) or not isinstance(content, str):
+            raise UsageError(f"message {i} must have role and content, both texts")
+        out.append({"role": role, "content": content})
+    return Messages(tuple(out))
 
 
 def _idle(name: str, value: Any) -> bool:

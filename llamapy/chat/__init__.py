@@ -1,0 +1,1 @@
+"""Messages to one text, by the template that a model brings."""
