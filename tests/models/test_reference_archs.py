@@ -156,3 +156,22 @@ def test_positions_that_were_not_learned_are_refused(open_model, name):
         ctx.decode(TOKENS * 4)
         with pytest.raises(ContextError, match="learned 256 positions"):
             ctx.decode([1])
+
+
+@pytest.mark.parametrize("name", sorted(WHOLE))
+def test_without_order_batch_mates_do_not_change_a_bit(open_model, name):
+    prompts = [TOKENS[:40], TOKENS[5:30], TOKENS[20:64], TOKENS[3:4]]
+    alone = []
+    for p in prompts:
+        with context(open_model(name), n_ctx=1024) as ctx:
+            alone.append(ctx.decode(p, logits="all"))
+    with context(open_model(name), n_ctx=1024, n_seq_max=4, n_ubatch=256) as ctx:
+        mates = [single(p, 0, s, "all") for s, p in enumerate(prompts)]
+        together = ctx.decode_batch(join(mates))
+        for s in range(4):
+            ctx.seq_rm(s, 0)
+        at = sorted((i, s) for s, p in enumerate(prompts) for i in range(len(p)))
+        turns = [single(prompts[s][i : i + 1], i, s, "all") for i, s in at]  # token by token
+        mixed = ctx.decode_batch(join(turns))
+    assert np.array_equal(together, np.concatenate(alone))
+    assert np.array_equal(mixed, np.stack([alone[s][i] for i, s in at]))
