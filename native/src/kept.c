@@ -104,6 +104,8 @@ static int well_formed(const struct lp_kept *head, int64_t n_bytes, const uint64
 /* `n` tokens: their codes, and the other model's differences to its maximum. */
 static void compare(const uint16_t *code, const float *below, int n, double lane[3][LANES]) {
     float e[BLOCK + 64], f[BLOCK + 64], t[BLOCK + 64];
+    if (n <= 0)
+        return;
     for (int i = 0; i < n; i++) {
         float root = (float)code[i] * STEP;
         float d = choose(below[i] < -87.f, -87.f, below[i]);
