@@ -240,19 +240,14 @@ class _Run:
     def _tokens(self, logits: Any) -> Generator[Event, None, str]:
         """The answer, and why it ended."""
         while len(self.ids) < self.plan.n_max:
-            id = self._sample(logits)
-            if id in self.tokenizer.eog and not self.s.sampling.ignore_eos:
-                return "eos"
-            self.ids.append(id)
-            yield self._token(id)
-            if self.stream.stopped is not None:
-                return "stop"
+            if reason := (yield from self._say(self._sample(logits))):
+                return reason
             if self.interrupted():
                 return "interrupted"
             if len(self.ids) == 1:
                 self._repack()
             if len(self.ids) < self.plan.n_max:
-                logits = self._decode([id], "last", "decode")
+                logits = self._decode(self.ids[-1:], "last", "decode")
         return self.plan.limit
 
     def _denoise(self) -> Generator[Event, None, str]:
@@ -274,13 +269,17 @@ class _Run:
                 return "interrupted"
         self.seconds["decode"] += time.perf_counter() - start
         for id in denoiser.tokens[len(self.plan.ids) :].tolist():
-            if id in self.tokenizer.eog and not self.s.sampling.ignore_eos:
-                return "eos"
-            self.ids.append(id)
-            yield self._token(id)
-            if self.stream.stopped is not None:
-                return "stop"
+            if reason := (yield from self._say(id)):
+                return reason
         return self.plan.limit
+
+    def _say(self, id: int) -> Generator[Event, None, str | None]:
+        """One more token of the answer, and why it ends there, if it does."""
+        if id in self.tokenizer.eog and not self.s.sampling.ignore_eos:
+            return "eos"
+        self.ids.append(id)
+        yield self._token(id)
+        return None if self.stream.stopped is None else "stop"
 
     def _repack(self) -> None:
         """Between the first token and the second: the first one comes as early as it can, and the
