@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
+from llamapy.base.errors import KernelError
 from llamapy.loader.repack import Repacked
 from llamapy.loader.stacks import Stacks
+from llamapy.runtime.batch import Batch
 
 BOS, EOS, WORD = 256, 257, 258
 SPECIALS = {"<bos>": BOS, "<eos>": EOS}
@@ -89,6 +91,41 @@ class FakeContext:
 
     def dump_graph(self, kind: str, format: str) -> str:
         return f'{{"kind": "{kind}"}}' if format == "json" else f"{kind} as {format}"
+
+
+def says(history: list[int]) -> Any:
+    """Logits that depend on all that a sequence has seen."""
+    return np.random.default_rng(history).normal(0, 3, N_VOCAB).astype(np.float32)
+
+
+class HistoryContext(FakeContext):
+    """Sequences by number, tokens of several among them; each says what its history says. Fails in
+    place of call number `fail_at`; `spoil` may change what a call gives."""
+
+    fail_at = -1
+
+    def clear(self) -> None:
+        self.of: dict[int, list[int]] = {}
+
+    def spoil(self, out: list[Any]) -> None: ...
+
+    def decode_batch(self, batch: Batch) -> Any:
+        if len(self.calls) == self.fail_at:
+            raise KernelError("no more")
+        self.calls.append((batch.n_tokens, str(batch.n_outputs)))
+        out = []
+        for token, pos, seqs, want in zip(
+            batch.tokens.tolist(), batch.pos, batch.seqs, batch.want, strict=True
+        ):
+            assert max(seqs) < self.options["n_seq_max"]
+            for seq in seqs:
+                history = self.of.setdefault(seq, [])
+                assert pos == len(history)
+                history.append(token)
+            if want:
+                out.append(says(self.of[seqs[0]]))
+        self.spoil(out)
+        return np.array(out, np.float32).reshape(len(out), N_VOCAB)
 
 
 class FakeModel:

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_model import BOS, N_VOCAB, FakeContext, FakeModel, FakeTokenizer
+from fake_model import BOS, FakeModel, FakeTokenizer, HistoryContext, says
 
-from llamapy.base.errors import KernelError
 from llamapy.cli import options
 from llamapy.cli.main import main
 from llamapy.runtime.batch import Batch
@@ -21,36 +20,12 @@ TEXT = bytes(np.random.default_rng(5).integers(97, 123, 103, dtype=np.uint8))  #
 ARGS = ["perplexity", "-c", "16", "-f", "t.txt"]
 
 
-def says(history: list[int]) -> Any:
-    """Logits that depend on all that a sequence has seen."""
-    return np.random.default_rng(history).normal(0, 3, N_VOCAB).astype(np.float32)
-
-
-class Context(FakeContext):
-    """Sequences by number; fails in place of call number `fail_at`."""
-
-    fail_at = -1
+class Context(HistoryContext):
     nan_at = -1
 
-    def clear(self) -> None:
-        self.of: dict[int, list[int]] = {}
-
-    def decode_batch(self, batch: Batch) -> Any:
-        if len(self.calls) == self.fail_at:
-            raise KernelError("no more")
-        self.calls.append((batch.n_tokens, str(batch.n_outputs)))
-        out = []
-        for token, pos, seqs, want in zip(
-            batch.tokens.tolist(), batch.pos, batch.seqs, batch.want, strict=True
-        ):
-            history = self.of.setdefault(seqs[0], [])
-            assert pos == len(history)
-            history.append(token)
-            if want:
-                out.append(says(history))
+    def spoil(self, out: list[Any]) -> None:
         if self.nan_at >= 0:
             out[self.nan_at][3] = np.nan
-        return np.array(out, np.float32).reshape(len(out), N_VOCAB)
 
 
 @pytest.fixture

@@ -12,48 +12,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_model import BOS, N_VOCAB, FakeContext, FakeModel, FakeTokenizer
+from fake_model import BOS, FakeModel, FakeTokenizer, HistoryContext, says
 
 from llamapy.app.evaluate.formats import Task, draw, winogrande
-from llamapy.base.errors import KernelError
 from llamapy.cli import options
 from llamapy.cli.main import main
-from llamapy.runtime.batch import Batch
 
 N = 9
 
 
-def says(history: list[int]) -> Any:
-    return np.random.default_rng(history).normal(0, 3, N_VOCAB).astype(np.float32)
-
-
-class Context(FakeContext):
-    """Sequences by number, tokens of several among them; fails in place of call `fail_at`."""
-
-    fail_at = -1
+class Context(HistoryContext):
     broken_after = -1
 
-    def clear(self) -> None:
-        self.of: dict[int, list[int]] = {}
-
-    def decode_batch(self, batch: Batch) -> Any:
-        if len(self.calls) == self.fail_at:
-            raise KernelError("no more")
-        self.calls.append((batch.n_tokens, str(batch.n_outputs)))
-        out = []
-        for token, pos, seqs, want in zip(
-            batch.tokens.tolist(), batch.pos, batch.seqs, batch.want, strict=True
-        ):
-            assert max(seqs) < self.options["n_seq_max"]
-            for seq in seqs:
-                history = self.of.setdefault(seq, [])
-                assert pos == len(history)
-                history.append(token)
-            if want:
-                out.append(says(self.of[seqs[0]]))
+    def spoil(self, out: list[Any]) -> None:
         if 0 <= self.broken_after < len(self.calls):
             out[-1][7] = np.nan
-        return np.array(out, np.float32).reshape(len(out), N_VOCAB)
 
 
 @pytest.fixture

@@ -13,12 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from fake_model import BOS, EOS, N_VOCAB, FakeContext, FakeModel, FakeTokenizer
+from fake_model import BOS, EOS, N_VOCAB, FakeModel, FakeTokenizer, HistoryContext, says
 
-from llamapy.base.errors import KernelError
 from llamapy.cli import options
 from llamapy.cli.main import main
-from llamapy.runtime.batch import Batch
 
 LINES: list[Any] = [
     {"id": "a", "context": "The sky is", "continuations": [" blue", " green", " blue and wide"]},
@@ -30,30 +28,12 @@ LINES: list[Any] = [
 ]
 
 
-def says(history: list[int]) -> Any:
-    return np.random.default_rng(history).normal(0, 3, N_VOCAB).astype(np.float32)
-
-
-class Context(FakeContext):
-    fail_at = -1
+class Context(HistoryContext):
     broken_at = -1
 
-    def clear(self) -> None:
-        self.of: dict[int, list[int]] = {}
-
-    def decode_batch(self, batch: Batch) -> Any:
-        if len(self.calls) == self.fail_at:
-            raise KernelError("no more")
-        self.calls.append((batch.n_tokens, str(batch.n_outputs)))
-        out = []
-        for token, seqs, want in zip(batch.tokens.tolist(), batch.seqs, batch.want, strict=True):
-            for seq in seqs:
-                self.of.setdefault(seq, []).append(token)
-            if want:
-                out.append(says(self.of[seqs[0]]))
+    def spoil(self, out: list[Any]) -> None:
         if len(self.calls) == self.broken_at:
             out[0][3] = np.inf
-        return np.array(out, np.float32).reshape(len(out), N_VOCAB)
 
 
 @pytest.fixture
@@ -205,8 +185,8 @@ def test_failures_are_records(use: Any, capfd: pytest.CaptureFixture[str]) -> No
     write(*(x for line in BAD for x in (line, good)))
     got = score(capfd, "-c", "15", code=7)
     assert [r["id"] for r in got] == list(range(1, 2 * len(BAD) + 1))
-    for record, says in zip(got[::2], BAD.values(), strict=True):
-        assert record["status"] == "error" and says in record["error"]["message"]
+    for record, words in zip(got[::2], BAD.values(), strict=True):
+        assert record["status"] == "error" and words in record["error"]["message"]
     assert got[-2]["error"]["code"] == 4 and got[0]["error"]["code"] == 2
     assert all(r["status"] == "ok" for r in got[1::2])
     write({"id": 1, "text": "ab"}, {"id": 1, "text": "cd"})
