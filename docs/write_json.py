@@ -14,8 +14,8 @@ SCHEMAS = Path(llamapy.__file__).parent / "schemas"
 PAGE = Path(__file__).parent / "json.md"
 HEAD = """# JSON
 
-What commands print with `--json`, field by field. The schemas (JSON Schema 2020-12) lie in
-`llamapy/schemas/`, in the package as well:
+What commands print with `--json`, and what they write into files of JSON, field by field. The
+schemas (JSON Schema 2020-12) lie in `llamapy/schemas/`, in the package as well:
 
 ```python
 import json
@@ -42,6 +42,7 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
     yield f"## {schema['title']}"
     yield ""
     yield f"`llamapy/schemas/{name}.json`. {schema.get('description', '')}".rstrip()
+    shown: set[str] = set()
     for part in schema.get("oneOf", [schema]):
         if part is not schema and "description" in part:
             yield ""
@@ -49,29 +50,35 @@ def _schema(name: str, schema: dict[str, Any]) -> Iterator[str]:
         yield ""
         yield "| field | | |"
         yield "|---|---|---|"
-        for field, kind, about in _fields(part, "", schema.get("$defs", {})):
+        for field, kind, about in _fields(part, "", schema.get("$defs", {}), shown):
             yield f"| {field} | {kind} | {about.replace('|', chr(92) + '|')} |"
 
 
-def _fields(part: dict[str, Any], under: str, defs: Any) -> Iterator[tuple[str, str, str]]:
-    """Field, type and meaning, those inside after those around them."""
+def _fields(
+    part: dict[str, Any], under: str, defs: Any, shown: set[str]
+) -> Iterator[tuple[str, str, str]]:
+    """Field, type and meaning, those inside after those around them. Of a definition in `shown`
+    they stand above; others are added to it."""
     for name, found in part.get("properties", {}).items():
         found = _resolved(found, defs)
         path = f"{under}{name}"
-        shown = f"`{path}`" if name in part.get("required", ()) else f"*`{path}`*"
-        yield shown, _kind(found, defs), found.get("description", "")
-        yield from _inside(found, path, defs)
+        field = f"`{path}`" if name in part.get("required", ()) else f"*`{path}`*"
+        within, inside = _inside(found, path, defs)
+        known = within.get("$ref", "") in shown
+        about = [found.get("description", ""), "Its fields are as above." if known else ""]
+        yield field, _kind(found, defs), " ".join(filter(None, about))
+        if not known:
+            shown |= {within["$ref"]} if "$ref" in within else set()
+            yield from _fields(within, inside, defs, shown)
 
 
-def _inside(found: dict[str, Any], path: str, defs: Any) -> Iterator[tuple[str, str, str]]:
+def _inside(found: dict[str, Any], path: str, defs: Any) -> tuple[dict[str, Any], str]:
+    """What has fields of its own in it, and what their names begin with."""
     items = _resolved(found.get("items", {}), defs)
     values = found.get("additionalProperties")
-    if "properties" in found:
-        yield from _fields(found, f"{path}.", defs)
-    elif "properties" in items:
-        yield from _fields(items, f"{path}[].", defs)
-    elif isinstance(values, dict) and "properties" in _resolved(values, defs):
-        yield from _fields(_resolved(values, defs), f"{path}.*.", defs)
+    values = _resolved(values, defs) if isinstance(values, dict) else {}
+    parts = ((found, f"{path}."), (items, f"{path}[]."), (values, f"{path}.*."))
+    return next((p for p in parts if "properties" in p[0]), ({}, ""))
 
 
 def _resolved(schema: dict[str, Any], defs: Any) -> dict[str, Any]:

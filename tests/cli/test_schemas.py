@@ -15,6 +15,7 @@ from jsonschema import Draft202012Validator
 from reference import unpack
 
 import llamapy
+from llamapy.app.bench.report import render
 from llamapy.base import paths
 from llamapy.base.paths import DEMO
 from llamapy.cli.main import COMMANDS, main
@@ -99,6 +100,7 @@ def test_batch(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert {r["status"] for r in records} == {"ok", "error"}
     for record in records:
         check("batch-line", record)
+    check("job", json.loads(Path(f"{out}.job.json").read_text()))
 
 
 def test_perplexity(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -164,6 +166,7 @@ def test_score(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     assert [r["status"] for r in records] == ["ok", "ok", "error"]
     for record in records:
         check("score-line", record)
+    check("job", json.loads(Path(f"{out}.job.json").read_text()))
 
 
 def test_tokenize(model: str, capfd: pytest.CaptureFixture[str]) -> None:
@@ -246,13 +249,35 @@ def test_bench(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: A
     path = tmp_path / "a.json"
     path.write_text(json.dumps(got))
     assert main(["bench", "--compare", str(path), str(path), "--json"]) == 0
-    check("bench-compare", json.loads(capfd.readouterr().out))
+    compared = json.loads(capfd.readouterr().out)
+    check("bench-compare", compared)
+    kinds = set()
+    for report in (got, compared):
+        for line in render(report, "jsonl").splitlines():
+            check("bench-line", json.loads(line))
+            kinds.add(json.loads(line)["kind"])
+    assert kinds == {"roofline", "test", "batched", "phases", "ops", "comparison"}
 
 
 def test_whole_runs(model: str, capfd: pytest.CaptureFixture[str]) -> None:
     args = ["bench", "-m", model, "--end-to-end", "-p", "4", "-n", "2", "-r", "1", "--no-warmup"]
     assert main([*args, "--json"]) == 0
     check("bench", json.loads(capfd.readouterr().out))
+    (got,) = lines([*args, "-o", "jsonl"], capfd)
+    check("bench-line", got)
+    assert got["kind"] == "run"
+
+
+def test_a_line_of_bench_has_what_the_report_has() -> None:
+    defs, whole = SCHEMAS["bench"]["$defs"], SCHEMAS["bench"]
+    both = ("schema_version", "command", "interrupted", "conditions")
+    head = {name: whole["properties"][name] for name in both}
+    parts = {p["properties"]["kind"]["const"]: p for p in SCHEMAS["bench-line"]["oneOf"]}
+    for kind in ("roofline", "test", "batched", "run", "phases", "ops"):
+        part, row = parts.pop(kind), defs[kind]
+        assert part["properties"] == {**head, "kind": {"const": kind}, **row["properties"]}
+        assert part["required"] == [*both, "kind", *row["required"]]
+    assert list(parts) == ["comparison"]
 
 
 def test_errors(model: str, capfd: pytest.CaptureFixture[str]) -> None:
