@@ -18,10 +18,11 @@ from llamapy.cli.tasks import KeepOptions, TaskOptions, went_on
 
 if TYPE_CHECKING:
     from llamapy.app.evaluate.base import Base
+    from llamapy.app.evaluate.base_writer import BaseWriter
     from llamapy.app.evaluate.divergence import Divergence
     from llamapy.app.evaluate.foreign_base import ForeignBase
     from llamapy.app.evaluate.ledger import Ledger
-    from llamapy.app.evaluate.perplexity import Chunk, Estimate, Perplexity, Witness
+    from llamapy.app.evaluate.perplexity import Chunk, Estimate, Perplexity
     from llamapy.app.evaluate.windows import PerplexitySettings, Windows
 
     AnyBase = Base | ForeignBase
@@ -88,11 +89,10 @@ def _check(text: TextOptions, keep: KeepOptions) -> None:
         raise UsageError("of which text? give -f FILE (or -f - for stdin)")
     if text.method not in (None, "llamacpp", "hf"):
         raise UsageError(f"--method {text.method}: llamacpp or hf")
-    if keep.resume and keep.chunks_out is None:
-        raise UsageError("--resume needs --chunks-out FILE, the windows done so far")
-    if text.kl_base is not None and (keep.resume or text.kl is not None):
-        other = "--resume" if keep.resume else "--kl"
-        raise UsageError(f"--kl-base writes every window, and cannot go with {other}")
+    if keep.resume and keep.chunks_out is None and text.kl_base is None:
+        raise UsageError("--resume needs --chunks-out FILE or --kl-base FILE, what is done so far")
+    if text.kl_base is not None and text.kl is not None:
+        raise UsageError("--kl-base writes a base, --kl compares with one: one at a time")
     if text.chunks == 0 or text.chunks < -1:
         raise UsageError(f"--chunks {text.chunks}: a number of windows, or -1 for all")
 
@@ -158,38 +158,37 @@ class _Measurement:
         from llamapy.app.evaluate.windows import identity
 
         about = identity(self.model, w, s) | ({} if base is None else {"base": base.about})
+        writer = self._writer(stack, w, about)
         lines = None
         if self.keep.chunks_out is not None:
             parse = chunk_parser(w, base is not None)
             opened = ledger(self.keep.chunks_out, about, parse, resume=self.keep.resume)
             lines = stack.enter_context(opened)
-        run = Perplexity(self.model, w, s, self._witness(stack, w, about, base))
+        run = Perplexity(self.model, w, s, base or writer)
         total = _Totals(Estimate(), None if base is None else Divergence(), lines)
-        done = lines.done[: w.n] if lines else []
+        done = writer.done if writer else lines.done[: w.n] if lines else []
         for chunk in done:
             total.add(chunk)
         size, step = f"of {w.size} tokens", f"one every {w.step}"
         log.info(f"method {w.method}: {w.n} windows {size}, {step}, BOS {w.bos}, {len(done)} done")
-        with interruption(lambda: went_on(total.n, w.n, self.keep)):
+        with interruption(lambda: went_on(total.n, w.n, self.keep, self.text.kl_base)):
             _run(run, total, len(done))
         first = {"schema_version": 1, "command": "perplexity"}
         return first | about | total.result() | _circumstances(run, len(done))
 
-    def _witness(
-        self, stack: ExitStack, w: Windows, about: dict[str, Any], base: AnyBase | None
-    ) -> Witness | None:
-        from llamapy.app.evaluate.base import BaseWriter
-        from llamapy.base.atomic import atomic_write
+    def _writer(self, stack: ExitStack, w: Windows, about: dict[str, Any]) -> BaseWriter | None:
+        from llamapy.app.evaluate.base_writer import base_writer
 
         path = self.text.kl_base
         if path is None:
-            return base
-        return BaseWriter(stack.enter_context(atomic_write(path)), path, self.model, w, about)
+            return None
+        opened = base_writer(path, self.model, w, about, resume=self.keep.resume)
+        return stack.enter_context(opened)
 
 
 @dataclass(slots=True)
 class _Totals:
-    """What the windows say together. `lines`: where each is written."""
+    """What the windows say together. `lines`: where each is written that is not there."""
 
     estimate: Estimate
     divergence: Divergence | None
@@ -197,18 +196,18 @@ class _Totals:
     n: int = 0
 
     def add(self, chunk: Chunk) -> None:
+        from llamapy.app.evaluate.ledger import chunk_fields
+
         self.n += 1
         self.estimate.add(chunk)
         if self.divergence:
             self.divergence.add(chunk)
+        if self.lines and chunk.index >= len(self.lines.done):
+            self.lines.write(chunk_fields(chunk, self.estimate.ppl))
 
     def take(self, chunk: Chunk) -> None:
         """A window that is new."""
-        from llamapy.app.evaluate.ledger import chunk_fields
-
         self.add(chunk)
-        if self.lines:
-            self.lines.write(chunk_fields(chunk, self.estimate.ppl))
         words = f"[{chunk.index + 1}]{self.estimate.ppl:.4f}"
         if self.divergence:
             kl, ln = (self.divergence.so_far()[name] for name in ("kl", "ln_ratio"))

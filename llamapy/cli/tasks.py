@@ -35,7 +35,7 @@ class KeepOptions:
         typer.Option("--chunks-out", metavar="FILE", help="A JSON line per window or task."),
     ] = None
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on after those in --chunks-out FILE.")
+        bool, typer.Option("--resume", help="Go on with what --chunks-out or --kl-base has.")
     ] = False
     output: options.Output = None
     json: options.Json = False
@@ -132,9 +132,11 @@ class TaskOptions:
         )
 
 
-def went_on(n: int, total: int, keep: KeepOptions) -> str:
-    """What is said of windows or tasks where Ctrl-C ended them."""
-    kept = "--resume goes on" if keep.chunks_out else "--chunks-out FILE would have kept them"
+def went_on(n: int, total: int, keep: KeepOptions, base: str | None = None) -> str:
+    """What is said of windows or tasks where Ctrl-C ended them. `base`: where one is written."""
+    kept = (
+        "--resume goes on" if keep.chunks_out or base else "--chunks-out FILE would have kept them"
+    )
     return f"{n} of {total} done; {kept}"
 
 

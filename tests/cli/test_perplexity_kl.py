@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from fake_model import BOS, N_VOCAB, FakeContext, FakeModel, FakeTokenizer
 
+from llamapy.base.atomic import resumable_write
 from llamapy.cli import options
 from llamapy.cli.main import main
 from llamapy.runtime.batch import Batch
@@ -307,15 +308,76 @@ def test_a_base_appears_whole_or_not_at_all(
 
     monkeypatch.setattr(Context, "decode_batch", decode)
     assert main([*ARGS, "-f", "t", "--kl-base", "b", "-np", "5"]) == 8
-    assert Path("b").read_bytes() == b"before" and sorted(x.name for x in Path().iterdir()) == [
-        "b",
-        "t",
-    ]
+    assert Path("b").read_bytes() == b"before" and Path("b.part").stat().st_size > 1000
+    monkeypatch.setattr(Context, "decode_batch", real)
+    assert answer(capfd, "-f", "t", "--kl-base", "b", "--resume")["n_resumed"] == 4
+    assert {x.name for x in Path().iterdir()} == {"b", "t"}
     assert main([*ARGS, "-f", "t", "--kl-base", "/dev/full", "-np", "1"]) == 1
     assert "cannot write to /dev/full: No space left" in capfd.readouterr().err
     assert main([*ARGS, "-f", "t", "--kl-base", "/no/such/b"]) == 2
     assert main([*ARGS, "-f", "t", "--kl-base", "x", "--kl", "b"]) == 2
-    assert main([*ARGS, "-f", "t", "--kl-base", "x", "--chunks-out", "c", "--resume"]) == 2
+
+
+def test_a_base_is_gone_on_with(use: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """Cut anywhere, or damaged, it ends as in one go; so do the lines of windows beside it."""
+    use()
+    whole = answer(capfd, "-f", "t", "--kl-base", "b", "--chunks-out", "lines")
+    raw, lines = Path("b").read_bytes(), Path("lines").read_bytes()
+    args = ["-f", "t", "--kl-base", "c", "--chunks-out", "d", "--resume", "-np", "2"]
+    head = raw.index(b"}") + 1 + 4 * len(IDS)
+    ends = [head]
+    while ends[-1] < len(raw):
+        ends.append(ends[-1] + 16 + struct.unpack_from("<Q", raw, ends[-1])[0])
+    assert len(ends) == 7
+    cuts = [0, 5, head - 1, head, *(at + x for at in ends[1:-1] for x in (-1, 0, 7)), len(raw)]
+    for cut in cuts:
+        Path("c.part").write_bytes(raw[:cut])
+        Path("c").unlink(missing_ok=True)
+        n = sum(end <= cut for end in ends[1:])
+        keep = lines.splitlines(keepends=True)[: 1 + (n * cut) % 7]  # fewer, as many, or more
+        Path("d").write_bytes(b"".join(keep))
+        got = answer(capfd, *args)
+        assert (got["ppl"], got["ppl_error"]) == (whole["ppl"], whole["ppl_error"])
+        assert got["n_resumed"] == n and not Path("c.part").exists()
+        assert (Path("c").read_bytes(), Path("d").read_bytes()) == (raw, lines)
+    torn = bytearray(raw)
+    torn[ends[3] + 30] ^= 1
+    Path("c").unlink()
+    Path("c.part").write_bytes(torn)
+    assert answer(capfd, *args)["n_resumed"] == 3 and Path("c").read_bytes() == raw
+    again = answer(capfd, *args)  # it is whole: nothing is left to do
+    assert again["n_resumed"] == 6 and again["isa"] is None and again["ppl"] == whole["ppl"]
+    assert Path("c").read_bytes() == raw
+
+
+def test_a_base_of_something_else_is_not_gone_on_with(
+    use: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    use()
+    answer(capfd, "-f", "t", "--kl-base", "b")
+    raw = Path("b").read_bytes()
+
+    def refused(says: str, *args: str) -> None:
+        assert main(["perplexity", "-f", "t", "--kl-base", "c", *args]) == 2
+        out, err = capfd.readouterr()
+        assert out == "" and says in err and err.count("\n") == 1
+        assert [x.name for x in Path().glob("c*")] == ["c.part"]
+
+    Path("c.part").write_bytes(raw[:-1])
+    refused("c.part: is there already; --resume continues it", "-c", "16")
+    refused("its chunks have n_ctx 16, these 24; give another --kl-base", "-c", "24", "--resume")
+    refused("its chunks have n_chunks 6, these 2", "-c", "16", "--chunks", "2", "--resume")
+    assert Path("c.part").read_bytes() == raw[:-1]
+    Path("c.part").write_bytes(b"x" * 5000)
+    refused("c.part: is no base that can be gone on with", "-c", "16", "--resume")
+    Path("b").write_bytes(raw + b"1")
+    assert main([*ARGS, "-f", "t", "--kl-base", "b", "--resume"]) == 2
+    assert "b: is damaged" in capfd.readouterr().err and Path("b").read_bytes() == raw + b"1"
+    with resumable_write("c", resume=True) as f:
+        assert main([*ARGS, "-f", "t", "--kl-base", "c", "--resume"]) == 2
+        assert "c.part: another process is writing it" in capfd.readouterr().err
+        f.write(b"whole")
+    assert Path("c").read_bytes()[:5] == b"whole"
 
 
 def hf(ids: list[int], size: int, stride: int) -> list[float]:

@@ -161,14 +161,26 @@ def test_score(run: Runner) -> None:
     assert run("score", "asked", "-o", "part")[0] == 0 and run.read("part") == whole
 
 
-def test_a_base_is_whole_or_not_there(run: Runner) -> None:
-    run.remove("base", "base2")
-    code, took = run(*TEXT, "--kl-base", "base")
+def test_a_base(run: Runner) -> None:
+    """It is whole or not there, and is gone on with, the lines of its windows as well."""
+    words = [*TEXT, "--chunks-out"]
+    run.remove("base", "whole", "base2", "base2.part", "part")
+    code, took = run(*words, "whole", "--kl-base", "base")
     assert code == 0, run.read("err")
-    for _ in range(KILLS):
-        run(*TEXT, "--kl-base", "base2", after=random.uniform(0, took))
-        assert run.read("base2") in (b"", run.read("base"))
-        run.remove("base2")
+    base, answer, n_killed, n_inside = run.read("base"), run.answer(), 0, 0
+    while n_killed < KILLS or (not n_inside and KILLS < 20):
+        more = ["--resume"] if run.read("part") or run.read("base2.part") else []
+        code, _ = run(*words, "part", "--kl-base", "base2", *more, after=random.uniform(0, took))
+        n_killed += code == -signal.SIGKILL
+        n_inside += len(run.read("base2.part")) > 0
+        assert run.read("base2") in (b"", base) and base.startswith(run.read("base2.part"))
+        if code != -signal.SIGKILL:
+            assert code == 0 and run.answer() == answer and run.read("base2") == base
+            assert run.read("part") == run.read("whole")
+            run.remove("base2", "part")
+    assert run(*words, "part", "--kl-base", "base2", "--resume")[0] == 0
+    assert run.read("base2") == base and run.answer() == answer
+    assert run.read("part") == run.read("whole") and not run.read("base2.part")
 
 
 @pytest.mark.parametrize("kind", ["llamacpp", "tasks", "score", "base"])
@@ -178,18 +190,16 @@ def test_a_file_that_may_not_grow(run: Runner, kind: str) -> None:
         "score": (["score", "asked"], "-o"),
         "base": (TEXT, "--kl-base"),
     }.get(kind, (MEASUREMENTS.get(kind, []), "--chunks-out"))
-    run.remove("whole", "part", "part.job.json")
+    run.remove("whole", "part", "part.job.json", "part.part")
     assert run(*words, flag, "whole")[0] == 0
     whole = run.read("whole")
     for most in (len(whole) // 2, len(whole) // 2 + 7):
-        run.remove("part", "part.job.json")
+        run.remove("part", "part.job.json", "part.part")
         code, _ = run(*words, flag, "part", most_bytes=most)
         assert code == 1 and b"cannot write to part: File too large" in run.read("err")
         assert run.read("err").count(b"\n") == 1 and run.read("out") == b""
-        if kind == "base":
-            assert list(run.folder.glob(".part.*")) == [] == list(run.folder.glob("part"))
-            continue
-        part = run.read("part")
+        part = run.read("part.part" if kind == "base" else "part")
+        assert kind != "base" or not run.read("part")
         assert len(part) == most and whole.startswith(part)
         resume = [] if kind == "score" else ["--resume"]
         assert run(*words, flag, "part", *resume)[0] == 0 and run.read("part") == whole

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 from llamapy.app.batch.lines import id_text
-from llamapy.base.atomic import atomic_write
+from llamapy.base.atomic import atomic_write, hold
 from llamapy.base.closing import Closing
 from llamapy.base.errors import FileError, LlamapyError, UsageError
 
@@ -56,16 +55,9 @@ class OutFile(Closing):
             fd = os.open(self.path, os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0), 0o666)
         except OSError as e:
             raise UsageError(f"cannot write {self.path}: {e.strerror}") from e
-        with suppress(ImportError):
-            import fcntl
-
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError as e:
-                os.close(fd)
-                raise UsageError(f"{self.path}: another batch is writing it") from e
-            except OSError:
-                pass  # a file system without locks
+        if not hold(fd):
+            os.close(fd)
+            raise UsageError(f"{self.path}: another batch is writing it")
         return fd
 
     def resume(self, job: dict[str, Any], items: Sequence[Asked], *, force: bool) -> dict[str, Any]:

@@ -9,72 +9,33 @@ of its records, u32 crc32 of them, u32 number of the window; a record for every 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import struct
 import sys
 import zlib
 from collections.abc import Sequence
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
+from llamapy.app.evaluate.ledger import json_object
 from llamapy.app.evaluate.perplexity import Place
 from llamapy.app.evaluate.windows import Windows, token_hash
 from llamapy.base.closing import Closing
-from llamapy.base.errors import FileError, LlamapyError, UsageError
-from llamapy.ffi.kept import HEAD, Beside, Bytes, beside, cut, keep, most_bytes
+from llamapy.base.errors import FileError, UsageError
+from llamapy.ffi.kept import HEAD, Beside, Bytes, beside, cut, most_bytes
 from llamapy.ffi.softmax import Ints, Rows, Workers
 
 MAGIC = b"llamapy kl base\n"
 VERSION = 1
-_PREFIX, _BLOCK = struct.Struct("<16s4I"), struct.Struct("<QII")
-_MOST_HEADER = 1 << 20
+PREFIX, BLOCK = struct.Struct("<16s4I"), struct.Struct("<QII")
+MOST_HEADER = 1 << 20
 
 
 def piece_hash(tokenizer: Any, w: Windows) -> str:
     """sha256 (hex) of what the tokens spell, which tells one vocabulary from another."""
     pieces = {i: tokenizer.piece(i, special=True) for i in set(w.tokens.tolist())}
     return hashlib.sha256(b"".join(pieces[i] for i in w.tokens.tolist())).hexdigest()
-
-
-class BaseWriter:
-    """A Witness that writes a base to `file`. Windows end in their order."""
-
-    def __init__(self, file: BinaryIO, path: str, model: Any, w: Windows, about: dict[str, Any]):
-        self._file, self._path, self._w = file, path, w
-        self._records: dict[int, list[Bytes]] = {}
-        header = {
-            **about,
-            "n_chunks": w.n,
-            "n_vocab": model.hparams.n_vocab,
-            "text": piece_hash(model.tokenizer, w),
-            "byte_order": sys.byteorder,
-        }
-        raw = json.dumps(header).encode()
-        self._write(_PREFIX.pack(MAGIC, VERSION, len(raw), zlib.crc32(raw), 0))
-        self._write(raw)
-        self._write(w.tokens.astype("<i4").tobytes())
-
-    def see(
-        self, rows: Rows, nll: Sequence[float], places: Sequence[Place], workers: Workers
-    ) -> None:
-        for (window, _), record in zip(places, keep(rows, nll, workers), strict=True):
-            self._records.setdefault(window, []).append(record)
-
-    def end(self, index: int) -> tuple[Beside, ...]:
-        data = np.concatenate(self._records.pop(index))
-        self._write(_BLOCK.pack(len(data), zlib.crc32(data.data), index))
-        self._write(data)
-        return ()
-
-    def _write(self, data: Any) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:  # past the file's buffer, so that what fails fails here
-                rest = rest[os.write(self._file.fileno(), rest) :]
-        except OSError as e:
-            raise LlamapyError(f"cannot write to {self._path}: {e.strerror}") from e
 
 
 class Base(Closing):
@@ -124,18 +85,18 @@ class Base(Closing):
         return data
 
     def _head(self) -> tuple[dict[str, Any], Any]:
-        start = self._file.read(_PREFIX.size)
-        if len(start) < _PREFIX.size or not start.startswith(MAGIC):
+        start = self._file.read(PREFIX.size)
+        if len(start) < PREFIX.size or not start.startswith(MAGIC):
             raise self._bad("is no base to compare with")
-        _, version, n_bytes, crc, _ = _PREFIX.unpack(start)
+        _, version, n_bytes, crc, _ = PREFIX.unpack(start)
         if version != VERSION:
             raise self._bad(f"is of version {version}, and {VERSION} is known")
-        if n_bytes > _MOST_HEADER:
+        if n_bytes > MOST_HEADER:
             raise self._bad(f"has a header of {n_bytes} bytes")
         raw = self._take(n_bytes, "its header")
         if zlib.crc32(raw) != crc:
             raise self._bad("has a damaged header")
-        header = _object(raw)
+        header = json_object(raw) or {}
         n_tokens = header.get("n_tokens")
         if type(n_tokens) is not int or n_tokens < 2:
             raise self._bad(f"has {n_tokens} tokens")
@@ -173,7 +134,7 @@ class Base(Closing):
         out = []
         most = most_bytes(self._n_vocab)
         for i in range(self.w.n):
-            n_bytes, crc, index = _BLOCK.unpack(self._take(_BLOCK.size, f"window {i + 1}"))
+            n_bytes, crc, index = BLOCK.unpack(self._take(BLOCK.size, f"window {i + 1}"))
             n = self.w.span(i).n_scored
             if index != i or not n * HEAD.itemsize <= n_bytes <= n * most:
                 raise self._bad(f"window {i + 1} is damaged")
@@ -218,11 +179,3 @@ def _count(header: dict[str, Any], name: str) -> int:
     """0 for what is no number of things."""
     value = header.get(name)
     return value if type(value) is int and 0 < value < 1 << 31 else 0
-
-
-def _object(raw: bytes) -> dict[str, Any]:
-    try:
-        value = json.loads(raw)
-    except (ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

@@ -84,25 +84,32 @@ def _parse(path: str, raw: bytes, head: dict[str, Any], parse: Parse[T]) -> tupl
         if raw and not json.dumps(head).encode().startswith(raw):
             raise UsageError(f"{path}: is no file of chunks")
         return [], 0
-    first = _object(lines[0])
+    first = json_object(lines[0])
     if first is None or first.get("command") != "perplexity":
         raise UsageError(f"{path}: is no file of chunks")
-    for key in dict.fromkeys((*head, *first)):
-        if first.get(key) != head.get(key):
-            raise UsageError(
-                f"{path}: its chunks have {key} {first.get(key)}, these {head.get(key)}; "
-                "give another --chunks-out"
-            )
+    check_same(path, first, head, "--chunks-out")
     done = []
     for i, line in enumerate(lines[1:]):
-        found = parse(i, _object(line) or {})
+        found = parse(i, json_object(line) or {})
         if found is None:
             raise UsageError(f"{path}: line {i + 2} is not number {i + 1}; the file is damaged")
         done.append(found)
     return done, sum(len(line) + 1 for line in lines)
 
 
-def _object(line: bytes) -> dict[str, Any] | None:
+def check_same(path: object, old: dict[str, Any], new: dict[str, Any], flag: str) -> None:
+    """UsageError that names what first differs between what a file says of its chunks and those
+    that are to be added."""
+    for key in dict.fromkeys((*new, *old)):
+        if old.get(key) != new.get(key):
+            raise UsageError(
+                f"{path}: its chunks have {key} {old.get(key)}, these {new.get(key)}; "
+                f"give another {flag}"
+            )
+
+
+def json_object(line: bytes) -> dict[str, Any] | None:
+    """None for what is none."""
     try:
         found = json.loads(line, parse_constant=lambda name: None)
     except (ValueError, RecursionError):

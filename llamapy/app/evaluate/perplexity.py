@@ -35,6 +35,12 @@ class Chunk:
     each: tuple[float, ...] = ()
     beside: tuple[Beside, ...] = ()
 
+    @classmethod
+    def of(cls, index: int, nll: Sequence[float], beside: tuple[Beside, ...] = ()) -> Chunk:
+        """Sums are exact, rounded once."""
+        sums = math.fsum(nll), math.fsum(x * x for x in nll)
+        return cls(index, len(nll), *sums, tuple(nll) if beside else (), beside)
+
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
@@ -153,9 +159,7 @@ class Perplexity:
                 where = f"chunk {index + 1}, position {at}{first}"
                 raise NumericError(f"NaN or Inf in the logits of {where}")
         beside = self.witness.end(index) if self.witness else ()
-        # math.fsum: the exact sum, rounded once
-        sums = math.fsum(nll), math.fsum(x * x for x in nll)
-        return Chunk(index, len(nll), *sums, tuple(nll) if beside else (), beside)
+        return Chunk.of(index, nll, beside)
 
     def _decode(self, ctx: Any, rows: dict[int, Ints], at: list[Place], want: bool) -> Any:
         if not at:
