@@ -112,6 +112,9 @@ class BatchedOptions:
         None
     )
     pps: Annotated[bool, typer.Option("-pps", help="They share one prompt.")] = False
+    tgs: Annotated[
+        bool, typer.Option("-tgs", help="They generate one after the other, not together.")
+    ] = False
     end_to_end: Annotated[
         bool,
         typer.Option(
@@ -233,9 +236,9 @@ def _tests(test: TestOptions, many: BatchedOptions) -> dict[str, Any]:
     from llamapy.app.bench.params import batched_cases, cases, whole_cases
 
     lists, out = _lists(test, many), dict[str, Any]()
-    batched = bool(many.npp or many.ntg or many.npl or many.pps)
+    batched = bool(many.npp or many.ntg or many.npl or many.pps or many.tgs)
     if batched:
-        out["batched"] = batched_cases(lists, many.pps)
+        out["batched"] = batched_cases(lists, shared=many.pps, separate=many.tgs)
     if many.end_to_end:
         out["whole"] = whole_cases(lists)
     plain = bool(test.n_prompt or test.n_gen or test.pg) and not many.end_to_end

@@ -131,6 +131,9 @@ def test_batched(model: str, capfd: pytest.CaptureFixture[str]) -> None:
         p + b * 2 for p in (3, 5) for b in (1, 2, 4)
     }
     assert all(row["shared"] and row["prompt_median_ts"] > 0 for row in report["batched"])
+    assert not any(row["separate"] for row in report["batched"])
+    report = json.loads(out_of([*args[:2], "-tgs", "-npp", "2", "-ntg", "2", "--json"], capfd))
+    assert [row["separate"] for row in report["batched"]] == [True] and not report["tests"]
 
 
 def test_models_are_opened_in_every_way(model: str, capfd: pytest.CaptureFixture[str]) -> None:

@@ -188,6 +188,24 @@ def test_sequences_together(
     runner.close()
 
 
+def test_one_sequence_after_the_other(open_model: Open, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Prompts together, then all tokens of the first sequence, all of the second, and so on."""
+    batches: list[Any] = []
+    real = Context.decode_batch
+    monkeypatch.setattr(
+        Context, "decode_batch", lambda self, b: (batches.append(b), real(self, b))[1]
+    )
+    case = BatchedCase(n_prompt=4, n_gen=2, n_parallel=3, separate=True)
+    assert case.n_ctx == 18 and case.name == "pp4+tg2 x3 separate"
+    runner = BatchedRunner(open_model("llama-dense"), case)
+    runner.repeat()
+    first, *steps = batches
+    assert first.n_tokens == 12
+    steps_of = [(b.seqs, b.pos.tolist(), b.n_outputs) for b in steps]
+    assert steps_of == [(((s,),), [pos], 1) for s in range(3) for pos in (4, 5)]
+    runner.close()
+
+
 def test_record_by_record_is_the_whole_graph(open_model: Open) -> None:
     """Every kernel of the plan is there, and what follows is computed from the same bits."""
     with open_model("llama-dense").context(n_ctx=64, n_threads=2) as ctx:

@@ -1,5 +1,5 @@
 """Several sequences together, as llama-batched-bench has them: B prompts of PP tokens (or one that
-all share), then TG tokens of each, one of every sequence per step."""
+all share), then TG tokens of each, one of every sequence per step, or one sequence after another."""
 
 from __future__ import annotations
 
@@ -41,12 +41,14 @@ class BatchedRunner(Timed[BatchedCase]):
         ids = self._random(n * n_seqs).reshape(n, n_seqs)
         seqs = tuple((s,) for s in range(n_seqs))
         want = np.ones(n_seqs, np.bool_)
-        first = self.case.n_prompt
-        for i in range(n):
-            pos = np.full(n_seqs, first + i, np.int32)
-            for at, end in slices(n_seqs, self.case.n_batch):
-                part = slice(at, end)
-                self.ctx.decode_batch(Batch(ids[i, part], pos[part], seqs[part], want[part]))
+        size = 1 if self.case.separate else self.case.n_batch
+        parts = [slice(at, end) for at, end in slices(n_seqs, size)]
+        steps = [(i, part) for i in range(n) for part in parts]
+        if self.case.separate:
+            steps = [(i, part) for part in parts for i in range(n)]
+        for i, part in steps:
+            pos = np.full(n_seqs, self.case.n_prompt + i, np.int32)
+            self.ctx.decode_batch(Batch(ids[i, part], pos[part], seqs[part], want[part]))
 
 
 def figures(s: Samples[BatchedCase]) -> dict[str, Any]:

@@ -117,17 +117,18 @@ class Case(Setting):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BatchedCase(Setting):
     """`n_parallel` prompts of `n_prompt` tokens, or one that is `shared`, then `n_gen` tokens of
-    every sequence."""
+    every sequence, one of each per step; `separate`: all of one, then of the next."""
 
     n_prompt: int
     n_gen: int
     n_parallel: int
     shared: bool = False
+    separate: bool = False
 
     @property
     def name(self) -> str:
-        shared = " shared" if self.shared else ""
-        return f"pp{self.n_prompt}+tg{self.n_gen} x{self.n_parallel}{shared}"
+        how = " shared" * self.shared + " separate" * self.separate
+        return f"pp{self.n_prompt}+tg{self.n_gen} x{self.n_parallel}{how}"
 
     @property
     def n_ctx(self) -> int:
@@ -157,10 +158,11 @@ def cases(lists: Lists) -> list[Case]:
     ]
 
 
-def batched_cases(lists: Lists, shared: bool) -> list[BatchedCase]:
+def batched_cases(lists: Lists, *, shared: bool, separate: bool) -> list[BatchedCase]:
     """The product, numbers of sequences running fastest as llama-batched-bench has it."""
+    how = {"shared": shared, "separate": separate}
     return [
-        BatchedCase(n_prompt=p, n_gen=n, n_parallel=many, shared=shared, **rest)
+        BatchedCase(n_prompt=p, n_gen=n, n_parallel=many, **how, **rest)
         for rest in _settings(lists)
         for p, n, many in itertools.product(lists.npp, lists.ntg, lists.npl)
     ]
