@@ -1,5 +1,5 @@
 """Several sequences together, as llama-batched-bench has them: B prompts of PP tokens (or one that
-all share), then TG tokens of each, one of every sequence per step, or one sequence after another."""
+all share), then TG tokens of each, one of every sequence per step, or one sequence's at a time."""
 
 from __future__ import annotations
 

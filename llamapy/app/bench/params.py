@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from llamapy.base.errors import UsageError
@@ -160,11 +160,12 @@ def cases(lists: Lists) -> list[Case]:
 
 def batched_cases(lists: Lists, *, shared: bool, separate: bool) -> list[BatchedCase]:
     """The product, numbers of sequences running fastest as llama-batched-bench has it."""
-    how = {"shared": shared, "separate": separate}
+    tests = itertools.product(lists.npp, lists.ntg, lists.npl)
+    cases = [BatchedCase(n_prompt=p, n_gen=n, n_parallel=many) for p, n, many in tests]
     return [
-        BatchedCase(n_prompt=p, n_gen=n, n_parallel=many, **how, **rest)
+        replace(case, shared=shared, separate=separate, **rest)
         for rest in _settings(lists)
-        for p, n, many in itertools.product(lists.npp, lists.ntg, lists.npl)
+        for case in cases
     ]
 
 
