@@ -23,28 +23,33 @@ KEYS = {
 }
 PAIRS = ["t h", "i n", "e r", "a n", "Ġ t", "Ġ a", "Ġt h", "Ġth e"]
 EOS = "<|end|>"
+MASK = "<|mask|>"
 
 
-def _writer() -> Writer:
-    w = Writer().text("general.architecture", "llama").text("general.name", "speaking")
+def _writer(arch: str) -> Writer:
+    w = Writer().text("general.architecture", arch).text("general.name", "speaking")
     for name, value in KEYS.items():
-        w.u32(f"llama.{name}", value)
-    w.f32("llama.attention.layer_norm_rms_epsilon", 1e-5)
+        w.u32(f"{arch}.{name}", value)
+    w.f32(f"{arch}.attention.layer_norm_rms_epsilon", 1e-5)
     pieces = [*CHARS, *(pair.replace(" ", "") for pair in PAIRS), EOS]
-    w.u32("llama.vocab_size", len(pieces))
+    if arch != "llama":  # a diffusion model, which replaces masks
+        pieces.insert(-1, MASK)
+        w.u32("tokenizer.ggml.mask_token_id", len(pieces) - 2)
+    w.u32(f"{arch}.vocab_size", len(pieces))
     w.text("tokenizer.ggml.model", "gpt2").text("tokenizer.ggml.pre", "gpt-2")
     w.strings("tokenizer.ggml.tokens", pieces).strings("tokenizer.ggml.merges", PAIRS)
-    w.array("tokenizer.ggml.token_type", "i32", [1] * (len(pieces) - 1) + [3])
+    kinds = [3 if piece in (EOS, MASK) else 1 for piece in pieces]
+    w.array("tokenizer.ggml.token_type", "i32", kinds)
     return w.u32("tokenizer.ggml.eos_token_id", len(pieces) - 1)
 
 
-def write(path: Path) -> Path:
-    """The same bytes every time."""
-    _writer().tensor("none", (1,), "f32", bytes(4)).save(path)
-    found = registry.find("llama", path)
+def write(path: Path, arch: str = "llama") -> Path:
+    """The same bytes every time. `arch`: another one with such keys."""
+    _writer(arch).tensor("none", (1,), "f32", bytes(4)).save(path)
+    found = registry.find(arch, path)
     with GGUF.open(path) as file:
         specs = found.tensors(registry.shape_of(found, file), lambda name: True)
-    w, random = _writer(), np.random.default_rng(1)
+    w, random = _writer(arch), np.random.default_rng(1)
     for s in specs:
         if s.required or s.name == "output.weight":
             values = random.normal(0.0, s.ne[0] ** -0.5, int(np.prod(s.ne)))

@@ -16,6 +16,7 @@ from llamapy.runtime.batch import Batch
 # places, or those with the least entropy, the widest lead over the second token, a number drawn for
 # each, the most probable token.
 ALGORITHMS = ("origin", "entropy", "margin", "random", "confidence")
+BY_CHANCE = ("origin", "random")  # those in which the seed chooses places, whatever the temperature
 OPEN_ENDED = 128  # tokens of an answer without a limit
 
 
@@ -50,6 +51,16 @@ def is_diffusion(model: Any) -> bool:
     return arch is not None and arch.gives == "logits" and not arch.cache(model.hparams).causal
 
 
+def most_tokens(model: Any, n_predict: int) -> int:
+    """The most tokens that `n_predict` asks of a model, negative: open."""
+    return OPEN_ENDED if n_predict < 0 and is_diffusion(model) else n_predict
+
+
+def sizes_for(sizes: dict[str, Any], n: int) -> dict[str, Any]:
+    """Those of a context, as every step of an answer wants them: it sees all `n` tokens."""
+    return sizes | {name: max(sizes[name], n) for name in ("n_batch", "n_ubatch")}
+
+
 def mask_of(model: Any) -> int:
     mask: int | None = model.tokenizer.role("mask")
     if mask is None:
@@ -76,6 +87,28 @@ class Denoiser:
         self.ctx, self.d, self.mask, self.shifted = ctx, d, mask, shifted
         self.n_prompt, self.draw, self.chance = len(prompt), draw, chance
         self.tokens = np.array([*prompt, *[mask] * n], np.int32)
+
+    @classmethod
+    def of(
+        cls, ctx: Any, model: Any, prompt: Sequence[int], n: int, d: Diffusion, sampler: Any
+    ) -> Denoiser:
+        """With the mask and the shift that a model's file names, and a sampler's draws."""
+        return cls(
+            ctx,
+            prompt,
+            n,
+            d,
+            mask=mask_of(model),
+            shifted=model.gguf.get_bool("diffusion.shift_logits", True),
+            draw=sampler.weighed,
+            chance=sampler.chance,
+        )
+
+    @property
+    def answer(self) -> list[int]:
+        """As far as it stands."""
+        ids: list[int] = self.tokens[self.n_prompt :].tolist()
+        return ids
 
     def run(self) -> Iterator[Step]:
         d, n = self.d, len(self.tokens) - self.n_prompt

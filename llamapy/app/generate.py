@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from llamapy.app.diffusion import (
-    OPEN_ENDED,
     Denoiser,
     Diffusion,
     Step,
     is_diffusion,
-    mask_of,
+    most_tokens,
+    sizes_for,
 )
 from llamapy.app.fit import Fit, fit
 from llamapy.app.sizes import ContextSettings
@@ -128,7 +128,7 @@ def generate(
     diffuses = is_diffusion(model)
     plan = fit(
         ids,
-        n_predict=OPEN_ENDED if diffuses and s.n_predict < 0 else s.n_predict,
+        n_predict=most_tokens(model, s.n_predict),
         n_ctx=s.n_ctx,
         n_ctx_train=model.hparams.n_ctx_train,
         on_overflow=s.on_overflow,
@@ -136,9 +136,8 @@ def generate(
     )
     _tell(plan, model.hparams.n_ctx_train)
     sizes = s.of_context(n_ctx=plan.n_ctx)
-    if diffuses:  # every step sees all
-        whole = len(plan.ids) + plan.n_max
-        sizes |= {name: max(sizes[name], whole) for name in ("n_batch", "n_ubatch")}
+    if diffuses:
+        sizes = sizes_for(sizes, len(plan.ids) + plan.n_max)
     with model.context(**sizes) as ctx:
         run = _Run(ctx, model, s, plan, interrupted, progress)
         yield Started(plan.ids, plan.n_ctx, plan.n_max, plan.dropped, run.sampler.describe())
@@ -253,22 +252,14 @@ class _Run:
     def _denoise(self) -> Generator[Event, None, str]:
         """The answer of a diffusion model, once all of it stands; nothing when interrupted."""
         start = time.perf_counter()
-        denoiser = Denoiser(
-            self.ctx,
-            self.plan.ids,
-            self.plan.n_max,
-            self.s.diffusion,
-            mask=mask_of(self.model),
-            shifted=self.model.gguf.get_bool("diffusion.shift_logits", True),
-            draw=self.sampler.weighed,
-            chance=self.sampler.chance,
-        )
+        ids, n, how = self.plan.ids, self.plan.n_max, self.s.diffusion
+        denoiser = Denoiser.of(self.ctx, self.model, ids, n, how, self.sampler)
         for step in denoiser.run():
             yield step
             if self.interrupted():
                 return "interrupted"
         self.seconds["decode"] += time.perf_counter() - start
-        for id in denoiser.tokens[len(self.plan.ids) :].tolist():
+        for id in denoiser.answer:
             if reason := (yield from self._say(id)):
                 return reason
         return self.plan.limit

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json as jsonlib
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,7 +15,7 @@ from llamapy.base.log import log
 from llamapy.cli import options, streams
 from llamapy.cli.interrupt import Interrupts
 from llamapy.cli.progress import Progress
-from llamapy.cli.run import LimitOptions
+from llamapy.cli.run import DiffusionOptions, LimitOptions
 from llamapy.cli.sampling import SamplingOptions
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ def command(
     model: options.ModelOptions,
     context: options.ContextOptions,
     sampling: SamplingOptions,
+    diffusion: DiffusionOptions,
     lines: Input = None,
 ) -> None:
     """Answer every line of a JSONL file. Greedy, unless --temp or a line says otherwise."""
@@ -74,6 +75,7 @@ def command(
     raw = read_input(lines)
     with options.open_model(model, threads=context.threads) as opened:
         settings = _settings(job, limit, context, sampling, opened)
+        settings = replace(settings, diffusion=diffusion.settings(opened))
         with Interrupts() as interrupts:
             totals = _Batch(job, settings, opened, interrupts).answer(raw)
     log.info(_words(totals))

@@ -75,7 +75,7 @@ class Decoder(Protocol):
     def step(self) -> list[Answer]: ...
 
 
-class _Place:
+class Place:
     """A sequence of the context and what is done in it. `todo`: tokens not evaluated yet."""
 
     def __init__(self, seq: int, request: Request, tokenizer: Any) -> None:
@@ -97,9 +97,13 @@ class _Place:
 
     def take(self, logits: Any) -> Answer | None:
         """The next token; the answer once it is complete."""
-        s, plan = self.request.settings, self.request.plan
         id = self.sampler.sample(logits)
         self.sampler.accept(id)
+        return self.say(id)
+
+    def say(self, id: int) -> Answer | None:
+        """What comes of a token that was chosen."""
+        s, plan = self.request.settings, self.request.plan
         if id in self.tokenizer.eog and not s.sampling.ignore_eos:
             return self.answer("eos")
         self.ids.append(id)
@@ -137,7 +141,7 @@ class LocalDecoder:
         self.n_prompt = self.n_shared = self.n_generated = 0
         self.stems = Stems(ctx, range(n_places, ctx.params.n_seq_max), stem_cells)
         self._free = list(range(n_places))[::-1]
-        self._places: list[_Place] = []
+        self._places: list[Place] = []
         self._done: list[Answer] = []
 
     @property
@@ -150,7 +154,7 @@ class LocalDecoder:
 
     def start(self, request: Request) -> None:
         try:
-            place = _Place(self._free[-1], request, self.tokenizer)
+            place = Place(self._free[-1], request, self.tokenizer)
             if request.begin:
                 self.ctx.encode(request.plan.ids, seq_id=place.seq)
                 self.n_prompt += len(request.plan.ids) - len(request.begin)
@@ -185,7 +189,7 @@ class LocalDecoder:
             self._pass_stems(place)
         return done
 
-    def _take(self, place: _Place, logits: Any) -> Answer | None:
+    def _take(self, place: Place, logits: Any) -> Answer | None:
         try:
             answer = place.take(logits)
         except NumericError as e:
@@ -198,7 +202,7 @@ class LocalDecoder:
             self._free.append(place.seq)
         return answer
 
-    def _parts(self) -> list[tuple[_Place, int]]:
+    def _parts(self) -> list[tuple[Place, int]]:
         """Who gets how many tokens of the next ubatch: first those that generate. A prompt ends its
         part with a stem, and waits while another one comes to the same stem."""
         room = self.n_ubatch
@@ -219,7 +223,7 @@ class LocalDecoder:
                 room -= n
         return parts
 
-    def _copy_stem(self, place: _Place) -> None:
+    def _copy_stem(self, place: Place) -> None:
         n = self.stems.copy(place.stems, place.n_past, place.seq)
         if n:
             self.n_prompt += n - place.n_past
@@ -227,14 +231,14 @@ class LocalDecoder:
             place.advance(n - place.n_past)
             self._pass_stems(place)
 
-    def _pass_stems(self, place: _Place) -> None:
+    def _pass_stems(self, place: Place) -> None:
         while place.stems and place.stems[0].length <= place.n_past:
             stem, *rest = place.stems
             place.stems = tuple(rest)
             self.stems.passed(stem, place.seq, at=stem.length == place.n_past)
 
 
-def _batch(parts: list[tuple[_Place, int]]) -> Batch:
+def _batch(parts: list[tuple[Place, int]]) -> Batch:
     tokens: list[int] = []
     pos: list[int] = []
     seqs: list[tuple[int, ...]] = []

@@ -10,8 +10,10 @@ from typing import Any
 
 import llamapy
 from llamapy.app.batch.decoder import Answer, Decoder, LocalDecoder, Request
+from llamapy.app.batch.denoising import DenoisingDecoder
 from llamapy.app.batch.lines import Item, Messages
 from llamapy.app.batch.stems import find_stems
+from llamapy.app.diffusion import is_diffusion, most_tokens, sizes_for
 from llamapy.app.fit import fit
 from llamapy.app.generate import ABORTED, Settings, prompt_ids
 from llamapy.app.identity import model_hash
@@ -105,7 +107,7 @@ def _request(model: Any, item: Item, seed: int) -> Request:
     ids = _ids(model, item)
     plan = fit(
         ids,
-        n_predict=s.n_predict,
+        n_predict=most_tokens(model, s.n_predict),
         n_ctx=s.n_ctx,
         n_ctx_train=model.hparams.n_ctx_train,
         on_overflow=s.on_overflow,
@@ -136,6 +138,7 @@ class Job:
         self, model: Any, items: Sequence[Item], seed: int, put: Put, totals: Totals
     ) -> None:
         self.model, self.put, self.totals = model, put, totals
+        self._diffuses = is_diffusion(model)
         self._items = {item.number: item for item in items}
         self._plans: dict[int, Request] = {}
         self._failed: list[tuple[Item, LlamapyError]] = []
@@ -147,7 +150,8 @@ class Job:
             else:
                 self._failed.append((item, made))
         totals.left_lines = len(self._plans)
-        plain = [request for request in self._plans.values() if not request.begin]
+        together = not self._diffuses
+        plain = [request for request in self._plans.values() if together and not request.begin]
         for request, stems in zip(plain, find_stems([r.plan.ids for r in plain]), strict=True):
             self._plans[request.number] = replace(request, stems=stems)
 
@@ -167,7 +171,7 @@ class Job:
         n = min(n_parallel, len(plans), settings.n_ubatch, settings.n_batch)
         try:
             if n:
-                steps = sum(p.plan.n_max for p in plans) // n
+                steps = 0 if self._diffuses else sum(p.plan.n_max for p in plans) // n
                 self.model.will_generate(steps, interrupted, silent)
                 self.totals.repack_s = time.perf_counter() - start
                 self._decode(plans, n, settings, interrupted, tell)
@@ -186,11 +190,8 @@ class Job:
         tell: Callable[[Totals], None],
     ) -> None:
         with self._context(plans, n, settings) as ctx, ctx.interruptible():
-            n_ubatch = min(settings.n_ubatch, settings.n_batch, ctx.n_ctx)
-            more = ctx.n_ctx - _most_cells(plans, n)
-            decoder = LocalDecoder(ctx, self.model.tokenizer, n, n_ubatch, more)
             try:
-                self.drive(decoder, plans, interrupted, tell)
+                self.drive(self._decoder(ctx, plans, n, settings), plans, interrupted, tell)
             finally:
                 c = ctx.counters
                 self.totals.graphs_s = c.seconds
@@ -198,8 +199,19 @@ class Job:
                     "built": c.built, "reused": c.reused, "bytes": ctx.graph_bytes
                 }  # fmt: skip
 
+    def _decoder(self, ctx: Any, plans: Sequence[Request], n: int, s: Settings) -> Decoder:
+        if self._diffuses:
+            return DenoisingDecoder(ctx, self.model)
+        n_ubatch = min(s.n_ubatch, s.n_batch, ctx.n_ctx)
+        more = ctx.n_ctx - _most_cells(plans, n)
+        return LocalDecoder(ctx, self.model.tokenizer, n, n_ubatch, more)
+
     def _context(self, plans: Sequence[Request], n: int, s: Settings) -> Any:
-        """Room for the `n` requests that may need most, and for stems."""
+        """Room for the `n` requests that may need most, and for stems; for the longest one of a
+        model that takes one at a time."""
+        if self._diffuses:
+            cells = _most_cells(plans, 1)
+            return self.model.context(**sizes_for(s.of_context(n_ctx=cells), cells))
         stems = {stem.number: stem.length for p in plans for stem in p.stems}
         cells = _most_cells(plans, n)
         stem_cells = max(min(sum(stems.values()), cells // 2), *stems.values(), 0)
