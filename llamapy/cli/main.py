@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import llamapy
 from llamapy.base import flags as environment
-from llamapy.base.errors import LlamapyError, UsageError, near_match
+from llamapy.base.errors import LlamapyError, MemoryBudgetError, UsageError, near_match
 from llamapy.base.log import log
 from llamapy.cli import streams
 
@@ -70,6 +70,10 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise KeyboardInterrupt from e
         log.error(e)
         return e.exit_code
+    except MemoryError:
+        error = MemoryBudgetError("not enough memory: the system gave no more; try a smaller input")
+        log.error(error)
+        return error.exit_code
     except BrokenPipeError:
         streams.drop_stdout()
         return 141

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 
-from llamapy.base.errors import FileError, UsageError
+from llamapy.base.errors import FileError, MemoryBudgetError, UsageError
 from llamapy.base.log import log
 from llamapy.tokenize.keys import Keys
 from llamapy.tokenize.specials import Specials
@@ -94,20 +94,31 @@ class Tokenizer(ABC):
     def encode(
         self, text: str | bytes, *, add_special: bool = True, parse_special: bool = False
     ) -> list[int]:
-        """Ids of `text`. Never fails on bytes that are no UTF-8.
+        """Ids of `text`. Never fails on bytes that are no UTF-8; MemoryBudgetError for a text that
+        takes more memory than the system gives.
 
         `add_special` adds BOS and EOS where the file asks for them, never a second one.
         `parse_special` reads the text of control tokens as these tokens; otherwise it stays text.
         """
+        try:
+            ids = self._encode(as_text(text), parse_special)
+            return self.with_ends(ids) if add_special else ids
+        except (MemoryError, OverflowError):
+            raise MemoryBudgetError(
+                f"a text of {len(text)} {'characters' if isinstance(text, str) else 'bytes'} takes "
+                "more memory to tokenise than there is: give less at a time"
+            ) from None
+
+    def _encode(self, text: str, parse_special: bool) -> list[int]:
         ids: list[int] = []
         after_special = True
-        for part in self._finder(parse_special).split(as_text(text)):
+        for part in self._finder(parse_special).split(text):
             if isinstance(part, int):
                 ids.append(part)
             else:
                 ids += self._encode_part(part, after_special)
             after_special = isinstance(part, int)
-        return self.with_ends(ids) if add_special else ids
+        return ids
 
     def specials_in(self, text: str | bytes) -> list[str]:
         """Texts of control tokens that stand in `text`: what `parse_special` would read as such."""
