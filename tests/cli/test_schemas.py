@@ -103,6 +103,37 @@ def test_batch(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) ->
     check("job", json.loads(Path(f"{out}.job.json").read_text()))
 
 
+def test_nothing_left_to_do(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The same command again: what was not computed now is null."""
+    source = tmp_path / "in.jsonl"
+    for command, field, more in (("batch", "prompt", ["-n", "2"]), ("score", "text", [])):
+        source.write_text(json.dumps({field: "the end"}) + "\n")
+        out = str(tmp_path / command)
+        args = [command, str(source), "-o", out, "-m", model, "--json", *more]
+        for kept in (0, 1):
+            (got,) = lines(args, capfd)
+            check(command, got)
+            assert (got["kept"], got["done"]) == (kept, 1 - kept)
+    text, base = tmp_path / "text", str(tmp_path / "base")
+    text.write_text("the end of the affair " * 20)
+    args = ["perplexity", "-m", model, "-f", str(text), "-c", "32", "--kl-base", base, "--resume"]
+    for _ in range(2):
+        (got,) = lines([*args, "--json"], capfd)
+        check("perplexity", got)
+    assert got["n_resumed"] == got["n_chunks"] > 3 and got["isa"] is None
+
+
+def test_a_diffusion_model(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = str(speaking_model.write(tmp_path / "m.gguf", "dream"))
+    args = ["run", "-m", path, "-p", "the end", "-n", "4", "--diffusion-steps", "2", "-t", "1"]
+    (got,) = lines([*args, "--json"], capfd)
+    check("run", got)
+    events = lines([*args, "--json-stream"], capfd)
+    assert {"step", "token"} < {e["event"] for e in events}
+    for event in events:
+        check("run-stream", event)
+
+
 def test_perplexity(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     text, chunks = tmp_path / "text", tmp_path / "chunks"
     text.write_text("the end of the affair " * 20)
@@ -132,6 +163,7 @@ def test_divergence_and_tasks(
         [
             ["--kl", base],
             ["-f", str(text), "-c", "32", "--chunks", "2", "--method", "hf", "--stride", "16"],
+            ["-f", str(text), "-c", "32", "--chunks", "2", "--stride", "16"],
             ["-f", str(swag), "--hellaswag"],
             ["-f", str(grande), "--winogrande"],
         ]
