@@ -57,11 +57,13 @@ struct lp_node {
     struct lp_opnd src[LP_MAX_SRC];
 };
 
-/* What a kernel gets: the record and the resolved addresses. */
+/* What a kernel gets: the record and the resolved addresses. again: this thread's last task was one
+ * of the same node in the same run, and its scratch is as that task left it. */
 struct lp_args {
     const struct lp_node *n;
     char *dst;
     const char *src[LP_MAX_SRC];
+    int again;
 };
 
 /* Compute one task of a node. Tasks of a node are independent of each other and may run in any

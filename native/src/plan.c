@@ -52,6 +52,7 @@ int lp_enter_node(const struct lp_job *job, struct lp_worker *w, int64_t i) {
     w->node = i;
     w->run = lp_kernel_at((int64_t)n->kernel)->run;
     w->args.n = n;
+    w->args.again = 0;
     w->args.dst = address(job, &n->dst, &bad);
     for (int64_t s = 0; s < LP_MAX_SRC; s++)
         w->args.src[s] = s < n->n_src ? address(job, &n->src[s], &bad) : NULL;
@@ -68,6 +69,7 @@ int lp_run_alone(const struct lp_job *job, int64_t *fault) {
             if (lp_aborted(job))
                 return LP_E_ABORTED;
             status = w.run(&w.args, t, w.scratch);
+            w.args.again = 1;
         }
         if (status) {
             *fault = i;

@@ -49,8 +49,10 @@ static void compute(struct lp_block *b, struct lp_worker *w, const struct lp_sta
             i++;
         int status = i == w->node ? LP_OK : lp_enter_node(&b->job, w, i);
         int64_t before = i > s->first ? b->ends[i - 1] : 0;
-        if (!status)
+        if (!status) {
             status = w->run(&w->args, at - before, w->scratch);
+            w->args.again = 1;
+        }
         if (status)
             fail(b, status, i);
     }

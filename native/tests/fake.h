@@ -60,16 +60,25 @@ static int run_fault(const struct lp_args *a, int64_t task, void *scratch) {
     return task == a->n->ip[2] ? (int)a->n->ip[1] : status;
 }
 
-/* LP_E_SCRATCH when anybody else writes to this thread's ip[1] bytes of scratch meanwhile. */
+/* LP_E_SCRATCH when anybody else writes to this thread's ip[1] bytes of scratch (a multiple of 4)
+ * meanwhile, or did since a last task of this node (whose ip[2] is its own) when `again` denies it.
+ * dst[1] counts tasks, dst[0] those that found their scratch as it was left. */
 static int run_own_scratch(const struct lp_args *a, int64_t task, void *scratch) {
-    unsigned char *s = scratch, mark = (unsigned char)(task * 37 + 1);
+    int32_t *s = scratch, mark = (int32_t)(a->n->ip[2] * 1000 + task);
+    const int64_t n = a->n->ip[1] / 4;
     if ((uintptr_t)scratch % 64)
         return LP_E_SCRATCH;
-    memset(s, mark, (size_t)a->n->ip[1]);
+    for (int64_t i = 0; a->again && i < n; i++)
+        if (s[i] / 1000 != a->n->ip[2])
+            return LP_E_SCRATCH;
+    for (int64_t i = 0; i < n; i++)
+        s[i] = mark;
     busy(200);
-    for (int64_t i = 0; i < a->n->ip[1]; i++)
+    for (int64_t i = 0; i < n; i++)
         if (s[i] != mark)
             return LP_E_SCRATCH;
+    __atomic_fetch_add((int64_t *)a->dst, a->again, __ATOMIC_RELAXED);
+    __atomic_fetch_add((int64_t *)a->dst + 1, 1, __ATOMIC_RELAXED);
     return LP_OK;
 }
 

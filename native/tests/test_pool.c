@@ -159,15 +159,25 @@ static void an_abort_ends_the_run(struct lp_pool *pool, int n_threads) {
     free_plan(&p);
 }
 
+/* Its own, and what a node's last task left there is there when the next one is told so: on every
+ * thread for all its tasks of a node but the first, and never for another node or run. */
 static void scratch_is_a_threads_own(struct lp_pool *pool, int n_threads) {
     struct plan p = new_plan(4, 1);
-    int64_t fault;
+    int64_t fault, counts[2] = {0, 0};
+    p.slots[0] = (char *)counts;
     for (int64_t i = 0; i < p.n; i++) {
         p.nodes[i] = node(OWN_SCRATCH, LP_SYNC, 50);
+        p.nodes[i].dst.slot = 0;
         p.nodes[i].ip[1] = p.nodes[i].ip[3] = 100 * (i + 1);
     }
     prepare(&p, n_threads);
-    CHECK(run(pool, &p, n_threads, NULL, &fault) == LP_OK);
+    for (int runs = 0; runs < 3; runs++) {
+        for (int64_t i = 0; i < p.n; i++)
+            p.nodes[i].ip[2] = runs * p.n + i + 1;
+        CHECK(run(pool, &p, n_threads, NULL, &fault) == LP_OK);
+    }
+    CHECK(counts[1] == 3 * 4 * 50);
+    CHECK(counts[0] >= counts[1] - 3 * 4 * n_threads && counts[0] <= counts[1] - 3 * 4);
     free_plan(&p);
 }
 

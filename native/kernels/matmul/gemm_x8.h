@@ -107,10 +107,12 @@ LP_FORCE void lp_unpack(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
-/* Rows r..end of a task, unpacked, by all its columns. */
+/* Rows r..end of a task, unpacked, by all its columns. What prep.h makes of them is made once, if
+ * there is room for it: `all`. */
 LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_tiler *tiler,
                             lp_tile_fn multiply, const struct lp_mm *t, int64_t r, int64_t end,
-                            const uint8_t *panel, char *prep) {
+                            const uint8_t *panel, char *prep, int all) {
+    const int made = all && (t->kept || r > t->r0);
     const int64_t n_group = t->k / 32,
                   tile = n_group * lp_panel_record(f, tiler->form, tiler->rows);
     float out[LP_TILE_OUT];
@@ -120,7 +122,9 @@ LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_tiler *tiler
         for (int c = 0; c < tiler->cols; c++) { /* the last one stands in for missing ones */
             const char *at = lp_mm_x(t, col + (c < n_col ? c : n_col - 1));
             x[c] = lp_x8_q(at);
-            lp_prep(f, at, t->k, prep + c * LP_PREP_BYTES);
+            if (!made) {
+                lp_prep(f, at, t->k, prep + c * LP_PREP_BYTES);
+            }
         }
         for (int64_t i = r; i < end; i += tiler->rows) {
             const uint8_t *w = panel + (i - r) / tiler->rows * tile;
@@ -130,6 +134,7 @@ LP_FORCE void lp_gemm_panel(const struct lp_fmt *f, const struct lp_tiler *tiler
                             out + c * tiler->rows);
             }
         }
+        prep += all ? lp_prep_bytes(t->k) : 0;
     }
 }
 
@@ -141,14 +146,14 @@ LP_FORCE int lp_gemm(const struct lp_fmt *f, const struct lp_lanes *l, const str
     }
     const int64_t n_group = t->k / 32,
                   tile = n_group * lp_panel_record(f, tiler->form, tiler->rows);
-    const int64_t rows = lp_panel_rows(t->k);
-    uint8_t *panel = (uint8_t *)scratch + lp_up(lp_prep_bytes(t->k), 64);
+    const int64_t rows = lp_panel_rows(t->k), all = t->at ? 0 : lp_prep_all(t->k, t->c1 - t->c0);
+    uint8_t *panel = (uint8_t *)scratch + lp_up(all ? all : lp_prep_bytes(t->k), 64);
     for (int64_t r = t->r0; r < t->r1; r += rows) {
         const int64_t end = r + rows < t->r1 ? r + rows : t->r1;
         for (int64_t i = r; i < end; i += tiler->rows) {
             lp_unpack(f, l, tiler, t, i, panel + (i - r) / tiler->rows * tile);
         }
-        lp_gemm_panel(f, tiler, multiply, t, r, end, panel, scratch);
+        lp_gemm_panel(f, tiler, multiply, t, r, end, panel, scratch, all > 0);
     }
     return LP_OK;
 }
@@ -161,6 +166,7 @@ LP_FORCE int lp_mul_mat_x8(const struct lp_fmt *f, const struct lp_lanes *l,
     if (status || t.k % f->block || (LP_R8 && t.w_nb != t.k / f->block * f->bytes)) {
         return status ? status : LP_E_TYPES;
     }
+    scratch = lp_mm_keep(a, &t, scratch);
     if (t.c1 - t.c0 <= lp_gemv_max(f)) {
         lp_gemv(f, l, &t, scratch);
         return LP_OK;

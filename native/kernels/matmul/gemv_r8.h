@@ -164,7 +164,9 @@ LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const st
         char *prep = scratch + i / LP_GEMV_COLS * lp_prep_bytes(t->k);
         c[i].q = lp_x8_q(x);
         c[i].prep = prep + i % LP_GEMV_COLS * LP_PREP_BYTES;
-        lp_prep(f, x, t->k, prep + i % LP_GEMV_COLS * LP_PREP_BYTES);
+        if (!t->kept) {
+            lp_prep(f, x, t->k, prep + i % LP_GEMV_COLS * LP_PREP_BYTES);
+        }
     }
     for (int64_t r = t->r0; r < t->r1; r += rows) {
         for (int i = 0; i < n_col; i += LP_GEMV_COLS) {

@@ -39,13 +39,12 @@ LP_FORCE void lp_gemv_isum(const struct lp_fmt *f, const b32 *w, const int8_t *q
 }
 
 /* With sub-minima: the sums of both halves of every group of a column, to out [k / 32]. */
-LP_FORCE const int32_t *lp_gemv_pairs(const int8_t *q, int64_t k, int32_t *out) {
+LP_FORCE void lp_gemv_pairs(const int8_t *q, int64_t k, int32_t *out) {
     for (int64_t g = 0; g < k / 32; g += 8) {
         i32x8 first, second;
         lp_half_sums(q + g * 32, 8, &first, &second);
         i8_store(out + g, lp_pairs_of(first, second));
     }
-    return out;
 }
 
 /* Add group g, the j-th of those that were opened, to every column. */
@@ -124,7 +123,10 @@ LP_FORCE void lp_gemv(const struct lp_fmt *f, const struct lp_lanes *l, const st
         int32_t *pairs = (int32_t *)scratch + i * (t->k / 32);
         c[i].q = lp_x8_q(x);
         c[i].d = lp_x8_d(x, t->k);
-        c[i].sum = lp_sub_min(f) ? lp_gemv_pairs(c[i].q, t->k, pairs) : lp_x8_sum(x, t->k);
+        c[i].sum = lp_sub_min(f) ? pairs : lp_x8_sum(x, t->k);
+        if (lp_sub_min(f) && !t->kept) {
+            lp_gemv_pairs(c[i].q, t->k, pairs);
+        }
     }
     for (int64_t r = t->r0; r < t->r1; r += 8) {
         if (n_col == 1) {

@@ -42,7 +42,21 @@ struct lp_mm {
     int64_t w_nb, x_nb, dst_nb;
     int64_t add_row_nb, add_col_nb; /* 0 where the addend is repeated */
     const struct lp_column *at;     /* of every column, where they do not follow each other */
+    int kept;                       /* what a task makes of its columns is in its scratch already */
 };
+
+/* Scratch begins with which columns the rest of it was made of. */
+#define LP_KEPT_BYTES 64
+struct lp_kept {
+    const char *x;
+    int64_t c0, c1;
+};
+static inline char *lp_mm_keep(const struct lp_args *a, struct lp_mm *t, char *scratch) {
+    struct lp_kept *k = (struct lp_kept *)scratch;
+    t->kept = a->again && k->x == t->x && k->c0 == t->c0 && k->c1 == t->c1;
+    *k = (struct lp_kept){t->x, t->c0, t->c1};
+    return scratch + LP_KEPT_BYTES;
+}
 
 static inline const char *lp_mm_x(const struct lp_mm *t, int64_t col) {
     return t->x + (t->at ? t->at[col].x : col * t->x_nb);

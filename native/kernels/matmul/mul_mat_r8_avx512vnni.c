@@ -16,6 +16,7 @@ int LP_OF_FORMAT(lp_mul_mat_, _r8_x8_avx512vnni)(const struct lp_args *a, int64_
     if (status || n <= LP_GEMV_COLS || n > lp_some_max(f) || t.w_nb != t.k / f->block * f->bytes) {
         return lp_mul_mat_of(&lp_tiler_avx512vnni, a, task, s);
     }
-    lp_some(f, l, &t, s);
+    char *scratch = lp_mm_keep(a, &t, s);
+    lp_some(f, l, &t, scratch);
     return LP_OK;
 }

@@ -30,17 +30,18 @@ int64_t lp_split_mul_mat(const struct lp_node *n, int n_threads) {
     return c.n_row * c.n_col * c.n_outer;
 }
 
-/* The scalar kernel holds an unpacked row, the others a panel of rows and a tile of columns, or the
- * latter alone. */
+/* The scalar kernel holds an unpacked row, the others a panel of rows and what they make of
+ * columns, or the latter alone. */
 int64_t lp_scratch_mul_mat(const struct lp_node *n) {
     const int64_t k = n->src[0].ne[0];
     if (n->src[1].type != LP_X8_TYPE) {
         return 0;
     }
     const int64_t row = lp_up(k, 64) + k / 32 * (int64_t)sizeof(struct lp_scales);
-    int64_t panel = lp_prep_bytes(k);
+    const int64_t all = lp_prep_all(k, lp_cut_of(n).cols);
+    int64_t panel = LP_KEPT_BYTES + lp_prep_bytes(k);
     if (n->src[1].ne[1] > LP_GEMV_COLS) {
-        panel += lp_panel_rows(k) * lp_panel_row_bytes_max(k);
+        panel += lp_up(all, 64) + lp_panel_rows(k) * lp_panel_row_bytes_max(k);
     }
     return panel > row ? panel : row;
 }

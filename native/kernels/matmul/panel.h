@@ -20,9 +20,11 @@
 
 #include "matmul.h"
 
+#define LP_TILE_COLS_MIN 4 /* of a tiler */
 #define LP_TILE_COLS_MAX 6
 #define LP_TILE_OUT (32 * LP_TILE_COLS_MAX)
 #define LP_PREP_BYTES 128 /* of one column and 8 groups */
+#define LP_PREP_ALL_MAX (4 << 20)
 
 /* Rows unpacked at once: 128 KiB of weights stay in the second-level cache. */
 static inline int64_t lp_panel_rows(int64_t k) {
@@ -33,6 +35,11 @@ static inline int64_t lp_panel_row_bytes_max(int64_t k) {
 }
 static inline int64_t lp_prep_bytes(int64_t k) {
     return (k / 32 + 7) / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES;
+}
+/* Of all tiles of that many columns, for a thread's next tasks; 0 where it would be too much. */
+static inline int64_t lp_prep_all(int64_t k, int64_t cols) {
+    const int64_t bytes = (cols + LP_TILE_COLS_MIN - 1) / LP_TILE_COLS_MIN * lp_prep_bytes(k);
+    return bytes <= LP_PREP_ALL_MAX ? bytes : 0;
 }
 
 /* Whether sub-scales are multiplied into the panel's weights: where the products stay small. */
