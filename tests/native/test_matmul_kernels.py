@@ -107,6 +107,19 @@ def test_integer_sums_are_exact_at_the_extremes(row: KernelRow) -> None:
     assert (np.abs(got - want) <= size * 2.0**-22).all()
 
 
+@pytest.mark.parametrize(
+    "row", [r for r in INTEGER if plain(r.wtype) in ("q8_0", "q4_1", "q4_K", "q6_K")], ids=str
+)
+def test_columns_of_many_tasks_equal_those_alone(row: KernelRow) -> None:
+    """Tasks keep what they make of columns for the next: those of other columns must not use it."""
+    rng, k, m, n = rng_of(row), 256, 64, 1040  # three parts of columns by several of rows
+    raw, x = random_weights(rng, plain(row.wtype), m, k), random_x8(rng, n, k)
+    whole = product(row, raw, packed(x.packed, "x8", (k, n)), m)
+    for first in (0, 345, 352, 697, n - 3):
+        few = packed(x.packed[first : first + 3], "x8", (k, 3))
+        assert (product(row, raw, few, m) == whole[first : first + 3]).all(), first
+
+
 @pytest.mark.parametrize("row", MUL_MAT, ids=str)
 def test_columns_do_not_see_each_other(row: KernelRow) -> None:
     """Nine columns at once, two, or one: the same bits."""
