@@ -146,9 +146,8 @@ LP_FORCE void lp_gemv_cols(const struct lp_fmt *f, const struct lp_lanes *l, con
     for (; r < end; r += 8) {
         lp_gemv8(f, l, t->w + r * t->w_nb, t->k / 32, n_col, c);
         for (int i = 0; i < n_col; i++) {
-            float v[8];
-            f8_store(v, f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
-            lp_mm_store(t, r, 8, t->c0 + first + i, v);
+            lp_rows_store(t, r, t->c0 + first + i,
+                          f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
         }
     }
 }

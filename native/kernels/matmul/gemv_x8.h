@@ -107,9 +107,14 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
         }
     }
     for (int i = 0; i < n_col && t->c0 + i < t->c1; i++) {
+        const f32x8 sum = f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc;
+        if (t->r1 - r >= 8) {
+            lp_rows_store(t, r, t->c0 + i, sum);
+            continue;
+        }
         float v[8];
-        f8_store(v, f->has_min ? f8_add(c[i].acc, c[i].accm) : c[i].acc);
-        lp_mm_store(t, r, t->r1 - r < 8 ? t->r1 - r : 8, t->c0 + i, v);
+        f8_store(v, sum);
+        lp_mm_store(t, r, t->r1 - r, t->c0 + i, v);
     }
 }
 

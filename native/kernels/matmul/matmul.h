@@ -86,7 +86,7 @@ static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
         if (cols > 512) {
             c.cols = lp_up((cols + (cols + 511) / 512 - 1) / ((cols + 511) / 512), LP_TASK_COLS);
         }
-        const int64_t row = c.cols * (k > 0 ? k : 1), least = cols > 16 ? 1 << 20 : 1 << 18;
+        const int64_t row = c.cols * (k > 0 ? k : 1), least = cols > 16 ? 1 << 20 : 1 << 17;
         c.rows = lp_up(lp_clamp(m * cols * k / 64, least, 64 << 20) / (row + 1), LP_TASK_ROWS);
         while (m / c.rows * (cols / c.cols) < 16 && c.cols >= 4 * LP_TASK_COLS) {
             c.cols = lp_up(c.cols / 2, LP_TASK_COLS);
