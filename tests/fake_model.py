@@ -72,7 +72,7 @@ class FakeContext:
     broken: bool = False
     n_given: int = 0
 
-    def decode(self, tokens: Sequence[int], *, logits: str = "last") -> Any:
+    def decode(self, tokens: Sequence[int], *, logits: str = "last", copy: bool = True) -> Any:
         self.on_decode(list(tokens))
         assert len(self.seen) + len(tokens) <= self.options["n_ctx"], "more than the context holds"
         self.seen += tokens

@@ -281,7 +281,7 @@ class _Run:
 
     def _decode(self, ids: list[int], logits: str, phase: str) -> Any:
         start = time.perf_counter()
-        out = self.ctx.decode(ids, logits=logits)
+        out = self.ctx.decode(ids, logits=logits, copy=False)
         self.seconds[phase] += time.perf_counter() - start
         return out
 

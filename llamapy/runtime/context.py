@@ -97,12 +97,13 @@ class Context(Closing):
         seq_id: int = 0,
         pos: int | None = None,
         logits: str = "last",
+        copy: bool = True,
     ) -> Floats:
         """Append tokens to a sequence. Returns float32 [n_outputs, n_vocab]: of the last token, of
-        'all', or of 'none'. Raises ContextError when they do not fit; what was computed before
-        stays."""
+        'all', or of 'none'; without `copy` it may be a view that the next step overwrites. Raises
+        ContextError when they do not fit; what was computed before stays."""
         first = self.n_past(seq_id) if pos is None else pos
-        return self.decode_batch(single(tokens, first, seq_id, logits))
+        return self._compute(single(tokens, first, seq_id, logits), LOGITS, copy)
 
     def decode_batch(self, batch: Batch) -> Floats:
         """Append tokens of several sequences. [n_outputs, n_vocab], in the order of the tokens.
@@ -124,10 +125,11 @@ class Context(Closing):
         for ubatch in self._ubatches(batch, LOGITS):
             yield ubatch.order, self.process_ubatch(ubatch)
 
-    def _compute(self, batch: Batch, ends: str) -> Floats:
+    def _compute(self, batch: Batch, ends: str, copy: bool = True) -> Floats:
         ubatches = self._ubatches(batch, ends)
         if isinstance(ubatches, tuple):
-            return self.process_ubatch(ubatches[0], ends=ends).copy()
+            rows = self.process_ubatch(ubatches[0], ends=ends)
+            return rows.copy() if copy else rows
         out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
         for ubatch in ubatches:
             out[ubatch.order] = self.process_ubatch(ubatch, ends=ends)

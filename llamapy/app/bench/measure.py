@@ -180,12 +180,12 @@ class Runner(Timed[Case]):
         if self._bos is not None and self.ctx.n_past() == 0:
             ids[0] = self._bos
         for at, end in slices(n, self.case.n_batch):
-            self.ctx.decode(ids[at:end], logits="last")
+            self.ctx.decode(ids[at:end], copy=False)
 
     def _generate(self, n: int) -> None:
         ids = self._random(n)
         for i in range(n):
-            self.ctx.decode(ids[i : i + 1], logits="last")
+            self.ctx.decode(ids[i : i + 1], copy=False)
 
 
 def _bos(gguf: Any) -> int | None:

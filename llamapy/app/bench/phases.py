@@ -102,7 +102,7 @@ def _answer(ctx: Any, vocab: Any, case: Case, seed: int) -> dict[str, float]:
     sampler, stream = Sampler(SamplerParams(), vocab, seed=seed), Stream()
     seconds = dict.fromkeys(PARTS, 0.0)
     start = clock()
-    logits = ctx.decode(ids, logits="last")
+    logits = ctx.decode(ids, copy=False)
     seconds["prefill"] = clock() - start
     for id in ids.tolist():
         sampler.accept(id)
@@ -113,7 +113,7 @@ def _answer(ctx: Any, vocab: Any, case: Case, seed: int) -> dict[str, float]:
         sampled = clock()
         stream.push(vocab.piece(id))
         texted = clock()
-        logits = ctx.decode([id], logits="last")
+        logits = ctx.decode([id], copy=False)
         decoded = clock()
         seconds["sample"] += sampled - start
         seconds["detokenise"] += texted - sampled
