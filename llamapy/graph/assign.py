@@ -21,7 +21,12 @@ from llamapy.graph.placing import Placing, Why
 from llamapy.graph.tensor import INPUT, Tensor
 
 # Sources too small to decide where an op runs: rope's frequency factors, attention sinks.
-_SAY_NOTHING = {"rope": (2,), "flash_attn": (5, 6), "flash_attn_merge": (1,)}
+_SAY_NOTHING = {
+    "rope": (2,),
+    "rope_table": (1,),
+    "flash_attn": (5, 6),
+    "flash_attn_merge": (1,),
+}
 
 
 def pin(p: Placing) -> None:

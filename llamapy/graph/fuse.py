@@ -1,5 +1,6 @@
 """Fusions that no device needs to know of: two nodes become one of the ops there are, with the same
-bits. The node that stays keeps its identity and says in `params["fused"]` what it swallowed.
+bits. The node that stays keeps its identity and says in `params["fused"]` what it swallowed. What
+many nodes compute alike, the angles of rope, becomes a node of its own.
 
 A rule may swallow an intermediate only when it has one use (so that no view hangs on it either), is
 no OUTPUT, is computed exactly when the node that stays is, and reads nothing that the graph writes
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 from llamapy.base.types import F32
 from llamapy.graph.cgraph import CGraph
-from llamapy.graph.ops import OPS
+from llamapy.graph.ops import OPS, make
 from llamapy.graph.tensor import COMPUTE, OUTPUT, Tensor
 
 
@@ -88,18 +89,45 @@ def matmul_add(node: Tensor, scope: Scope) -> Tensor | None:
     return None
 
 
-RULES: dict[str, Rule] = {
+SWALLOW: dict[str, Rule] = {
     "norm_weight": norm_weight,
     "norm_bias": norm_bias,
     "matmul_add": matmul_add,
 }
 
 
+def rope_tables(graph: CGraph, scope: Scope) -> None:
+    """Ropes by the same angles, two or more, read them from one table, made before the first."""
+    alike: dict[object, list[Tensor]] = {}
+    for t in graph.nodes:
+        if t.op == "rope" and not any(s.root in scope.written for s in t.src[1:]):
+            values = tuple(map(str, t.params.values()))
+            alike.setdefault((t.src[1:], t.flags & COMPUTE, values), []).append(t)
+    before: dict[Tensor, Tensor] = {}
+    for ropes in alike.values():
+        by = ropes[0].src[1:]
+        table = make("rope_table", *by, **ropes[0].params)
+        if len(ropes) == 1 or any(t.ne[2] != table.ne[1] for t in ropes):
+            continue
+        before[ropes[0]] = table
+        table.name = f"{ropes[0].name} (table)"
+        table.flags |= ropes[0].flags & COMPUTE
+        graph.uses[table] = len(ropes)
+        for s in by:
+            graph.uses[s] -= len(ropes) - 1
+        for t in ropes:
+            t.op, t.src, t.params = "rope_apply", (t.src[0], table), {"mode": t.params["mode"]}
+    graph.nodes = [n for t in graph.nodes for n in ((before[t], t) if t in before else (t,))]
+
+
+RULES = (*SWALLOW, "rope_tables")
+
+
 def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:
     """A new graph of the same tensors with all RULES applied but those named in `off`. `graph` is
-    consumed: nodes that swallow others are changed in place."""
-    assert RULES.keys() >= set(off), (sorted(off), sorted(RULES))
-    rules = [rule for name, rule in RULES.items() if name not in off]
+    consumed: nodes that swallow others, or read a table, are changed in place."""
+    assert set(RULES) >= set(off), (sorted(off), sorted(RULES))
+    rules = [rule for name, rule in SWALLOW.items() if name not in off]
     written = {t.root for t in graph.nodes if OPS[t.op].writes_src}
     written |= {t.src[i].root for t in graph.nodes for i in OPS[t.op].also_writes}
     scope = Scope(graph.uses, written)
@@ -114,4 +142,6 @@ def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:
     out.leafs = graph.leafs
     out.nodes = [t for t in graph.nodes if t not in gone]
     out.uses = {t: n for t, n in graph.uses.items() if t not in gone}
+    if "rope_tables" not in off:
+        rope_tables(out, scope)
     return out

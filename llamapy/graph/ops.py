@@ -189,6 +189,14 @@ def _attention_merge(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return F32, ((parts.ne[0] - 2) * parts.ne[2], parts.ne[3], 1, 1)
 
 
+def _rope_table(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """pos [n_tokens], or four planes of it where the mode has sections: a row for each token, cos
+    then sin of its pairs; twice that where pairs are neighbours (mode 0), a value for each lane."""
+    n_pairs = p["n_dims"] if p["mode"] == 24 else p["n_dims"] // 2
+    n_tokens = srcs[0].ne[0] // (4 if p["mode"] >= 8 else 1)
+    return F32, ((2 if p["mode"] else 4) * n_pairs, n_tokens, 1, 1)
+
+
 _ROPE = (
     ("n_dims", "int"),
     ("mode", "int"),
@@ -240,6 +248,8 @@ ROWS: tuple[Op, ...] = (
     Op("sum_rows", (1, 1), _sum_rows),
     Op("concat", (2, 2), _concat, (("axis", "int"),)),
     Op("rope", (2, 3), same, _ROPE, in_place=(0,)),  # x, pos, [freq_factors]
+    Op("rope_table", (1, 2), _rope_table, _ROPE),  # pos, [freq_factors]
+    Op("rope_apply", (2, 2), same, (("mode", "int"),), in_place=(0,)),  # x, table
     Op("cpy", (1, 1), _to_type, (("type", "str"),)),  # contiguous copy in another type
     Op("get_rows", (2, 2), _get_rows),  # table, ids i32
     Op("set_rows", (3, 3), same, writes_src=True),  # cache, rows f32, ids i32

@@ -258,21 +258,25 @@ static void rope_parameters(struct trial *t, int64_t n_dims, int64_t mode, int k
     memcpy(t->node.ip, ip, sizeof ip);
     memcpy(t->node.fp, fp, sizeof fp);
 }
+static void factors(struct trial *t, int slot, int64_t n_pairs) {
+    place(t, slot, "f32", SHAPE(n_pairs), 0);
+    for (int64_t i = 0; i < n_pairs; i++) {
+        const float factor = 1.0f + (float)below(t, 1 << 20) * 0x1p-18f;
+        put(t->memory[slot] + 4 * i, &factor, 4);
+    }
+}
+/* Modes with four positions a token: mode, n_dims, sections. */
+static const int64_t rope_turns[][5] = {{8, 48, 6, 9, 9}, {40, 48, 8, 8, 8}, {24, 24, 12, 12, 0}};
 /* Plain, with YaRN, with a factor per frequency; then the modes with four positions a token. */
 static void rope(struct trial *t) {
     static const int64_t sizes[][4] = {{64, 64, 3, 5}, {80, 64, 1, 1}, {36, 20, 2, 3}};
-    static const int64_t turns[][5] = {{8, 48, 6, 9, 9}, {40, 48, 8, 8, 8}, {24, 24, 12, 12, 0}};
     for (int i = 0; i < 18; i++) {
-        const int64_t *z = sizes[i / 6], n_pair = z[1] / 2;
+        const int64_t *z = sizes[i / 6];
         operand(t, 0, "f32", SHAPE(z[0], z[2], z[3]), 12);
         positions(t, 1, z[3], 100000);
         rope_parameters(t, z[1], i % 2 * 2, i / 2 % 3);
         if (i / 2 % 3 == 2) {
-            place(t, 2, "f32", SHAPE(n_pair), 0);
-            for (int64_t j = 0; j < n_pair; j++) {
-                const float factor = 1.0f + (float)below(t, 1 << 20) * 0x1p-18f;
-                put(t->memory[2] + 4 * j, &factor, 4);
-            }
+            factors(t, 2, z[1] / 2);
         }
         if (i % 2) {
             onto(t, 0);
@@ -282,11 +286,45 @@ static void rope(struct trial *t) {
         compute(t);
     }
     for (int i = 0; i < 3; i++) {
+        const int64_t *turn = rope_turns[i];
         operand(t, 0, "f32", SHAPE(48, 2, 4), 12);
         positions(t, 1, 16, 1000);
-        rope_parameters(t, turns[i][1], turns[i][0], 0);
-        memcpy(&t->node.ip[3], &turns[i][2], 3 * sizeof turns[i][2]);
+        rope_parameters(t, turn[1], turn[0], 0);
+        memcpy(&t->node.ip[3], &turn[2], 3 * sizeof turn[2]);
         place(t, DST, "f32", SHAPE(48, 2, 4), 0);
+        compute(t);
+    }
+}
+static void rope_table(struct trial *t) {
+    for (int i = 0; i < 6; i++) {
+        positions(t, 0, 5, 100000);
+        rope_parameters(t, 36, i % 2 * 2, i / 2);
+        if (i / 2 == 2) {
+            factors(t, 1, 18);
+        }
+        place(t, DST, "f32", SHAPE(i % 2 ? 36 : 72, 5), 4);
+        compute(t);
+    }
+    for (int i = 0; i < 3; i++) {
+        positions(t, 0, 16, 1000);
+        rope_parameters(t, rope_turns[i][1], rope_turns[i][0], 0);
+        memcpy(&t->node.ip[3], &rope_turns[i][2], 3 * sizeof rope_turns[i][2]);
+        place(t, DST, "f32", SHAPE(48, 4), 0);
+        compute(t);
+    }
+}
+static void rope_apply(struct trial *t) {
+    static const int64_t widths[][2] = {{64, 64}, {80, 64}, {36, 20}, {20, 18}};
+    for (int i = 0; i < 8; i++) {
+        const int64_t *w = widths[i / 2];
+        operand(t, 0, "f32", SHAPE(w[0], 3, 5, 2), 12);
+        operand(t, 1, "f32", SHAPE(i % 2 ? w[1] : 2 * w[1], 5), 4);
+        t->node.ip[0] = i % 2 * 2;
+        if (i % 4 == 3) {
+            onto(t, 0);
+        } else {
+            place(t, DST, "f32", SHAPE(w[0], 3, 5, 2), 0);
+        }
         compute(t);
     }
 }

@@ -67,6 +67,8 @@ static const struct {
     {"rms_norm", norm_float},
     {"rms_norm_quant", norm_quant},
     {"rope", rope},
+    {"rope_table", rope_table},
+    {"rope_apply", rope_apply},
     {"quant_act", quant_act},
     {"quant_act_pair", quant_act_pair},
     {"cpy", cpy},

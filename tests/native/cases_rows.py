@@ -295,6 +295,29 @@ def rope(rng: Rng, row: KernelRow) -> list[Case]:
     return cases
 
 
+def rope_table(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for c in rope(rng, row):
+        mode, n_tokens = c.ip[1], c.dst.ne[2]
+        n_pairs = c.ip[0] if mode == 24 else c.ip[0] // 2
+        dst = result("f32", ((2 if mode else 4) * n_pairs, n_tokens))
+        cases.append(Case(c.srcs[1:], dst, c.ip, c.fp, name=c.name))
+    return cases
+
+
+def rope_apply(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for width, n_dims, heads, tokens in ((64, 64, 3, 5), (80, 64, 1, 1), (36, 20, 2, 9)):
+        for mode in (0, 2):
+            x = operand(gaps(rng, tokens, heads, width))
+            table = operand(gaps(rng, tokens, n_dims if mode else 2 * n_dims), 4)
+            for alias in (None, 0):
+                dst = result("f32", x.ne) if alias is None else same_as(x)
+                name = f"{width}/{n_dims} mode {mode} alias {alias}"
+                cases.append(Case([x, table], dst, (mode,), alias=alias, name=name))
+    return cases
+
+
 CASES: dict[str, Generator] = {
     **{name: two_values for name in ("add", "sub", "mul", "div")},
     "scale": one_value((0.37, -1.5)),
@@ -316,4 +339,6 @@ CASES: dict[str, Generator] = {
     "cpy": cpy,
     "set_rows": set_rows,
     "rope": rope,
+    "rope_table": rope_table,
+    "rope_apply": rope_apply,
 }

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cases_rows import gaps, plain, rope_params, same_as
+from cases_rows import gaps, plain, rope, rope_params, rope_table, same_as
 from harness import Case, operand, params, result, row_of, run, values
 
 from llamapy.base.errors import KernelError
@@ -330,6 +330,28 @@ def test_rope_refuses_what_it_does_not_know(given: dict[str, float]) -> None:
     ip, fp = rope_params(int(known["n_dims"]), int(known["mode"]), **rest)
     with pytest.raises(KernelError):
         call("rope", [plain(RNG, 2, 1, 64), np.zeros(8, np.int32)], ip=ip, fp=fp)
+
+
+@pytest.mark.parametrize("isa", isas("rope_apply"))
+def test_a_table_of_angles_gives_the_bits_of_rope(isa: str) -> None:
+    cases = [make(np.random.default_rng(3), row_of("rope")) for make in (rope, rope_table)]
+    for whole, made in zip(*cases, strict=True):
+        table = np.frombuffer(run(row_of("rope_table").index, made), np.float32)
+        srcs = [whole.srcs[0], operand(table.reshape(made.dst.ne[1::-1]))]
+        case = Case(srcs, whole.dst, whole.ip[1:2], alias=whole.alias)
+        got = run(row_of("rope_apply", isa=isa).index, case)
+        assert got == run(row_of("rope", isa=isa).index, whole), whole.name
+
+
+def test_a_table_that_does_not_fit_is_refused() -> None:
+    ip, fp = rope_params(64, 2)
+    for ne in ((63, 5), (128, 5)):
+        with pytest.raises(KernelError):
+            call("rope_table", [np.zeros(5, np.int32)], ne=ne, ip=ip, fp=fp)
+    x = plain(RNG, 5, 1, 64)
+    for shape, mode in (((5, 66), 2), ((5, 132), 0), ((4, 64), 2)):
+        with pytest.raises(KernelError):
+            call("rope_apply", [x, plain(RNG, *shape)], ip=(mode,))
 
 
 def test_rows_of_x8_must_be_whole_groups() -> None:

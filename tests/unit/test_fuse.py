@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 
@@ -10,7 +12,7 @@ from llamapy.devices.null import NullBuffer, NullDevice
 from llamapy.devices.ref import RefDevice
 from llamapy.devices.ref.memory import encode, rows
 from llamapy.graph.cgraph import CGraph
-from llamapy.graph.fuse import RULES, fuse
+from llamapy.graph.fuse import RULES, SWALLOW, fuse
 from llamapy.graph.ops import make, reshape, view
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import INPUT, OUTPUT, Tensor
@@ -142,7 +144,7 @@ def test_a_read_of_a_cache_is_not_moved_past_a_write() -> None:
     assert [n.op for n in fuse(g).nodes] == ["view", "mul_mat", "set_rows", "add"]
 
 
-@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("rule", SWALLOW)
 def test_each_rule_can_be_switched_off(rule: str) -> None:
     def ops(*off: str) -> int:
         h = make("add", make("mul", make("norm", X, eps=1e-5), ROW), ROW)
@@ -151,6 +153,61 @@ def test_each_rule_can_be_switched_off(rule: str) -> None:
     assert ops() == 2
     assert ops(rule) == (4 if rule == "norm_weight" else 3)  # a bias follows a weight
     assert ops(*RULES) == 5
+
+
+ROPE = dict(
+    n_dims=8, mode=0, n_ctx_orig=64, sections=[0] * 4, freq_base=1e4, freq_scale=1.0,
+    ext_factor=0.0, attn_factor=1.0, beta_fast=32.0, beta_slow=1.0,
+)  # fmt: skip
+POS, HEADS = t("pos", 4, type_=I32), t("heads", 8, 2, 4)
+
+
+def rope(*srcs: Tensor, **changed: object) -> Tensor:
+    return make("rope", *(srcs or (HEADS, POS)), **{**ROPE, **changed})
+
+
+def test_ropes_by_the_same_angles_read_one_table() -> None:
+    factors = t("factors", 4)
+    q, k, local = rope(), rope(t("k", 10, 1, 4), POS), rope(freq_base=1e3)
+    by = [rope(HEADS, POS, factors, mode=2, sections=list(s)) for s in ((0,) * 4, (0,) * 4)]
+    assert fused(q, by[0], local, by[1], k) == [
+        "rope_table", "rope_apply", "rope_table", "rope_apply", "rope", "rope_apply", "rope_apply",
+    ]  # fmt: skip
+    table, other = q.src[1], by[0].src[1]
+    assert k.src == (k.src[0], table) and q.src[0] is HEADS and by[1].src[1] is other
+    assert table.src == (POS,) and table.ne == (16, 4, 1, 1) and table.params == ROPE
+    assert other.src == (POS, factors) and other.ne == (8, 4, 1, 1)
+    assert q.params == {"mode": 0} and by[1].params == {"mode": 2}
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        lambda: rope(HEADS, t("pos", 4, type_=I32)),
+        lambda: rope(HEADS, POS, t("factors", 4)),
+        lambda: rope(n_dims=6),
+        lambda: rope(mode=2),
+        lambda: rope(sections=[1, 0, 0, 0]),
+        lambda: rope(ext_factor=1.0),
+        lambda: rope(t("fewer", 8, 2, 3), POS),
+    ],
+)
+def test_ropes_by_other_angles_make_their_own(others: Callable[[], Tensor]) -> None:
+    assert fused(rope(), others()) == ["rope", "rope"]
+
+
+def test_what_is_not_computed_shares_no_table() -> None:
+    g = CGraph()
+    g.build_forward_select([rope(), rope()], 0)
+    assert [node.op for node in fuse(g).nodes] == ["rope", "rope"]
+    assert fused(rope(), rope(), off=("rope_tables",)) == ["rope", "rope"]
+
+
+def test_factors_that_are_written_are_read_when_they_were() -> None:
+    factors = t("factors", 4, 1)
+    store = make("set_rows", factors, t("row", 4), t("ids", 1, type_=I32))
+    ops = ["rope", "set_rows", "rope"]
+    assert fused(rope(HEADS, POS, factors), store, rope(HEADS, POS, factors)) == ops
 
 
 def test_the_fused_graph_gives_the_same_bits() -> None:

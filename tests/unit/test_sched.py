@@ -54,8 +54,13 @@ def test_rope_factors_and_sinks_do_not_decide() -> None:
              ext_factor=0.0, attn_factor=1.0, beta_fast=32.0, beta_slow=1.0)  # fmt: skip
     y = make("mul_mat", m.weight("w", m.gpus[0]), user_input())
     pos = Tensor(I32, (2, 1, 1, 1), name="pos", flags=INPUT)
-    r = make("rope", reshape(y, 8, 1, 2), pos, m.weight("factors", m.gpus[1], 4), **p)
+    factors = m.weight("factors", m.gpus[1], 4)
+    r = make("rope", reshape(y, 8, 1, 2), pos, factors, **p)
     assert why(m.compile(r), r) == ("gpu0", "2.sup")
+    table = make("rope_table", pos, factors, **p)
+    r = make("rope_apply", reshape(y, 8, 1, 2), table, mode=0)
+    c = m.compile(r)
+    assert why(c, r) == why(c, table) == ("gpu0", "2.sup")
 
     cache = m.weight("cache", m.gpus[0], 8, 64, usage="any")
     k = view(cache, (8, 1, 64), (32, 32))

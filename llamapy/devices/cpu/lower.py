@@ -37,6 +37,7 @@ _WHOLE = {
     "get_rows": (1,),
     "set_rows": (2,),
     "rope": (1,),
+    "rope_table": (0,),
     "take_ids": (1,),
     "mul_mat_id": (2,),
     "add_id": (2,),

@@ -24,7 +24,7 @@ from llamapy.devices.ref.experts import (
 )
 from llamapy.devices.ref.interleaved import interleave
 from llamapy.devices.ref.memory import Array, decode, x8_rows
-from llamapy.devices.ref.rope import rope
+from llamapy.devices.ref.rope import rope, rope_apply, rope_table
 from llamapy.graph.tensor import Tensor
 
 Unary = Callable[[Array], Array]
@@ -208,6 +208,8 @@ MEANING: dict[str, Meaning] = {
     "add_id": add_id,
     "weighted_sum": weighted_sum,
     "rope": rope,
+    "rope_table": rope_table,
+    "rope_apply": rope_apply,
     "cpy": _identity,
     "quant_act": _identity,
     "quant_act_pair": quant_act_pair,

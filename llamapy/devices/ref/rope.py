@@ -15,18 +15,42 @@ NORMAL, NEOX, MROPE, VISION, IMROPE = 0, 2, 8, 24, 40
 
 def rope(node: Tensor, x: Array, pos: Array, factors: Array | None = None) -> Array:
     """x [n3, n_tokens, n_head, n]; pos i32 [n_tokens], or 4 planes of it for the section modes."""
-    p = node.params
-    n_dims, mode = p["n_dims"], p["mode"]
-    n_pairs = n_dims if mode == VISION else n_dims // 2
-    theta = angles(p, n_pairs, pos.reshape(-1, x.shape[1]), factors)
+    return _turned(x, *_cos_sin(node.params, pos.reshape(-1, x.shape[1]), factors), node)
+
+
+def rope_table(node: Tensor, pos: Array, factors: Array | None = None) -> Array:
+    """[1, 1, n_tokens, row]: what is turned by, cos then sin, a value for each lane in NORMAL."""
+    cos, sin = _cos_sin(node.params, pos.reshape(-1, node.ne[1]), factors)
+    if node.params["mode"] == NORMAL:
+        cos = cos.repeat(2, axis=1)
+        sin = np.stack((-sin, sin), axis=2).reshape(cos.shape)
+    return np.concatenate((cos, sin), axis=1)[None, None]
+
+
+def rope_apply(node: Tensor, x: Array, table: Array) -> Array:
+    cos, sin = np.split(table[0, 0], 2, axis=1)
+    if node.params["mode"] == NORMAL:
+        cos, sin = cos[:, ::2], sin[:, 1::2]
+    return _turned(x, cos, sin, node)
+
+
+def _cos_sin(p: dict[str, Any], pos: Array, factors: Array | None) -> tuple[Array, Array]:
+    """[n_tokens, n_pairs] each, in float64"""
+    n_pairs = p["n_dims"] if p["mode"] == VISION else p["n_dims"] // 2
+    theta = angles(p, n_pairs, pos, factors)
     mscale = p["attn_factor"]
     if p["ext_factor"] != 0:
         mscale *= 1 + 0.1 * math.log(1 / p["freq_scale"])
-    cos = (np.cos(theta) * mscale).astype(x.dtype)[:, None, :]  # [n_tokens, 1, n_pairs]
-    sin = (np.sin(theta) * mscale).astype(x.dtype)[:, None, :]
-    step = 2 if mode == NORMAL else 1
-    first = slice(0, step * n_pairs, step)
-    second = slice(1, 2 * n_pairs, 2) if mode == NORMAL else slice(n_pairs, 2 * n_pairs)
+    return np.cos(theta) * mscale, np.sin(theta) * mscale
+
+
+def _turned(x: Array, cos: Array, sin: Array, node: Tensor) -> Array:
+    n_pairs = cos.shape[1]
+    cos, sin = (v.astype(x.dtype)[:, None, :] for v in (cos, sin))  # [n_tokens, 1, n_pairs]
+    if node.params["mode"] == NORMAL:
+        first, second = slice(0, 2 * n_pairs, 2), slice(1, 2 * n_pairs, 2)
+    else:
+        first, second = slice(0, n_pairs), slice(n_pairs, 2 * n_pairs)
     out = x.copy()
     a, b = x[..., first], x[..., second]
     out[..., first] = a * cos - b * sin

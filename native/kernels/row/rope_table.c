@@ -46,9 +46,9 @@ static int64_t pairs_of(const struct lp_node *n) {
     return n->ip[MODE] == LP_ROPE_VISION ? n->ip[N_DIMS] : n->ip[N_DIMS] / 2;
 }
 
-int64_t lp_rope_table_bytes(const struct lp_node *n) {
+int64_t lp_rope_bytes(const struct lp_node *n) {
     int64_t pairs = pairs_of(n);
-    return pairs < 0 || pairs > n->dst.ne[0] ? 0 : pairs * 32;
+    return pairs < 0 || pairs > n->dst.ne[0] ? 0 : pairs * 8 + lp_rope_row(n->ip[MODE], pairs) * 4;
 }
 
 static int open_yarn(struct lp_rope *r, const struct lp_node *n) {
@@ -64,7 +64,7 @@ static int open_yarn(struct lp_rope *r, const struct lp_node *n) {
     return LP_OK;
 }
 
-int lp_rope_open(struct lp_rope *r, const struct lp_args *a, void *scratch) {
+int lp_rope_open(struct lp_rope *r, const struct lp_args *a, int factors, void *scratch) {
     const struct lp_node *n = a->n;
     int64_t mode = n->ip[MODE], pairs = pairs_of(n), width = n->dst.ne[0];
     int known = mode == LP_ROPE_NORMAL || mode == LP_ROPE_NEOX || mode == LP_ROPE_MROPE ||
@@ -76,7 +76,7 @@ int lp_rope_open(struct lp_rope *r, const struct lp_args *a, void *scratch) {
     *r = (struct lp_rope){.mode = mode,
                           .n_dims = n->ip[N_DIMS],
                           .n_pairs = pairs,
-                          .factors = n->n_src > 2 ? (const float *)a->src[2] : NULL,
+                          .factors = n->n_src > factors ? (const float *)a->src[factors] : NULL,
                           .freq_scale = n->fp[FREQ_SCALE],
                           .ext_factor = n->fp[EXT_FACTOR],
                           .mscale = n->fp[ATTN_FACTOR],
@@ -86,9 +86,6 @@ int lp_rope_open(struct lp_rope *r, const struct lp_args *a, void *scratch) {
     if (mode >= LP_ROPE_MROPE && turn <= 0) {
         return LP_E_TYPES;
     }
-    r->cos = (float *)(r->freqs + pairs);
-    r->sin = r->cos + pairs;
-    r->spread = r->sin + pairs;
     double ratio = lp_exp_of(-2.0 / (double)r->n_dims * lp_log_of(n->fp[FREQ_BASE])), f = 1.0;
     for (int64_t i = 0; i < pairs; i++) {
         r->freqs[i] = f;
@@ -135,16 +132,45 @@ static double blend(const struct lp_rope *r, double theta, int64_t i) {
     return scaled * (1.0 - mix) + theta * mix;
 }
 
-void lp_rope_fill(const struct lp_rope *r, const int32_t *pos) {
+void lp_rope_fill(const struct lp_rope *r, float *row, const char *pos, const struct lp_opnd *p,
+                  int64_t t, int64_t n_tokens) {
+    int32_t at[4] = {0, 0, 0, 0};
+    for (int k = 0; k < (r->mode >= LP_ROPE_MROPE ? 4 : 1); k++) {
+        memcpy(&at[k], pos + (t + k * n_tokens) * p->nb[0], 4);
+    }
     for (int64_t i = 0; i < r->n_pairs; i++) {
         int64_t exponent;
         int axis = axis_of(r, i, &exponent);
-        double theta = (double)pos[axis] * r->freqs[exponent], s, c;
+        double theta = (double)at[axis] * r->freqs[exponent], s, c;
         if (r->factors) {
             theta /= (double)r->factors[i];
         }
         sincos_of(blend(r, theta, i), &s, &c);
-        r->cos[i] = (float)(c * r->mscale);
-        r->sin[i] = (float)(s * r->mscale);
+        float cos = (float)(c * r->mscale), sin = (float)(s * r->mscale);
+        if (r->mode == LP_ROPE_NORMAL) {
+            float *sines = row + 2 * r->n_pairs;
+            row[2 * i] = row[2 * i + 1] = cos;
+            sines[2 * i] = -sin;
+            sines[2 * i + 1] = sin;
+        } else {
+            row[i] = cos;
+            row[r->n_pairs + i] = sin;
+        }
     }
+}
+
+/* pos, [factors] -> [lp_rope_row, n_tokens] f32. A task has whole tokens. */
+int lp_rope_table_f32_f32_scalar(const struct lp_args *a, int64_t task, void *scratch) {
+    const struct lp_node *n = a->n;
+    struct lp_rope r;
+    int status = lp_rope_open(&r, a, 1, scratch);
+    if (status || lp_rope_row(r.mode, r.n_pairs) != n->dst.ne[0]) {
+        return status ? status : LP_E_TYPES;
+    }
+    int64_t total = n->dst.ne[1], end = total * (task + 1) / n->n_tasks;
+    for (int64_t t = total * task / n->n_tasks; t < end; t++) {
+        float *row = (float *)(a->dst + t * n->dst.nb[1]);
+        lp_rope_fill(&r, row, a->src[0], &n->src[0], t, total);
+    }
+    return LP_OK;
 }

@@ -1,4 +1,4 @@
-/* The cosines and sines of rotary position embedding, in double, once per token. No instruction
+/* The cosines and sines of rotary position embedding, in double, a row per token. No instruction
  * set: one compiled copy serves all of them, so they cannot differ. */
 #ifndef LP_ROPE_TABLE_H
 #define LP_ROPE_TABLE_H
@@ -20,17 +20,23 @@ struct lp_rope {
     int64_t sections[4];
     const float *factors; /* [n_pairs] or NULL: the angle of pair i is divided by factors[i] */
     double freq_scale, ext_factor, mscale, low, high;
-    double *freqs;    /* [n_pairs] base^(-2i / n_dims), by repeated multiplication in order of i */
-    float *cos, *sin; /* [n_pairs] of one token */
-    float *spread;    /* [4 n_pairs] for the kernel's own use */
+    double *freqs; /* [n_pairs] base^(-2i / n_dims), by repeated multiplication in order of i */
 };
 
-int64_t lp_rope_table_bytes(const struct lp_node *n);
-/* Reads the parameters and fills freqs; scratch holds lp_rope_table_bytes. LP_OK, or LP_E_TYPES for
- * a mode or a size that is not known. */
-int lp_rope_open(struct lp_rope *r, const struct lp_args *a, void *scratch);
-/* Fill cos and sin for one token. pos: one position, or four (time, height, width, extra) for
- * MROPE, IMROPE and VISION. */
-void lp_rope_fill(const struct lp_rope *r, const int32_t *pos);
+/* A token's row is cos [n_pairs], sin [n_pairs]. NORMAL has them as its lanes want them: cos twice
+ * [2 n_pairs], then -sin, sin [2 n_pairs]. */
+static inline int64_t lp_rope_row(int64_t mode, int64_t n_pairs) {
+    return (mode == LP_ROPE_NORMAL ? 4 : 2) * n_pairs;
+}
+/* Of freqs and one row. */
+int64_t lp_rope_bytes(const struct lp_node *n);
+/* Reads the parameters of rope or rope_table and fills freqs, at the start of scratch; what follows
+ * there, r->freqs + r->n_pairs, has room for a row. LP_OK, or LP_E_TYPES for a mode or a size that
+ * is not known. */
+int lp_rope_open(struct lp_rope *r, const struct lp_args *a, int factors, void *scratch);
+/* The row of token t. pos i32 [n_tokens], or [4 n_tokens] (time, height, width, extra) for MROPE,
+ * IMROPE and VISION. */
+void lp_rope_fill(const struct lp_rope *r, float *row, const char *pos, const struct lp_opnd *p,
+                  int64_t t, int64_t n_tokens);
 
 #endif

@@ -119,11 +119,17 @@ NO_SCRATCH(quant_act_pair)
 SPLIT(set_rows, split_units, src[1], PLAIN)
 NO_SCRATCH(set_rows)
 
-/* A task of rope owns whole tokens: the table of a token serves all its heads. */
-int64_t lp_split_rope(const struct lp_node *n, int n_threads) {
-    const struct lp_opnd *t = &n->dst;
-    return tasks_of(t->ne[2] * t->ne[3], t->ne[0] * lp_rows(t) * 4, COSTLY, n_threads);
+/* A task of rope owns whole tokens: a row of the table serves all heads. */
+static int64_t split_heads(const struct lp_opnd *t, int64_t grain, int n_threads) {
+    return tasks_of(t->ne[2] * t->ne[3], t->ne[0] * lp_rows(t) * 4, grain, n_threads);
 }
+SPLIT(rope, split_heads, dst, COSTLY)
 int64_t lp_scratch_rope(const struct lp_node *n) {
-    return lp_rope_table_bytes(n);
+    return lp_rope_bytes(n);
+}
+SPLIT(rope_apply, split_heads, dst, PLAIN)
+NO_SCRATCH(rope_apply)
+SPLIT(rope_table, split_rows, dst, COSTLY)
+int64_t lp_scratch_rope_table(const struct lp_node *n) {
+    return lp_rope_bytes(n);
 }
