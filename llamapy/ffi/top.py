@@ -29,13 +29,13 @@ def top_k(x: Floats, k: int) -> tuple[Ids, Floats]:
     if not 0 < k <= len(x):
         raise ValueError(f"{k} of {len(x)} numbers")
     ids, values = np.empty(k, np.int64), np.empty(k, np.float32)
-    bad = _native()(_place(x), len(x), k, _place(ids), _place(values))
+    bad = _native()(place_of(x), len(x), k, place_of(ids), place_of(values))
     if bad >= 0:
         raise NumericError(f"NaN at {bad} of {len(x)} numbers")
     return ids, values
 
 
-def _place(a: npt.NDArray[Any]) -> Any:
+def place_of(a: npt.NDArray[Any]) -> Any:
     """An array as an argument; `a.ctypes` takes far longer, and works for what is read-only."""
     if a.flags.writeable:
         return ctypes.byref(ctypes.c_char.from_buffer(a.data))

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from llamapy.ffi.weights import log, total_weight, weights
+
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float32]
 Probs = NDArray[np.float64]
@@ -69,9 +71,14 @@ class Candidates:
 
     def probs(self) -> Probs:
         """Softmax in float64 `[n]`."""
-        p: Probs = np.exp((self.logits - self.logits.max()).astype(np.float64))
-        p /= p.sum()
-        return p
+        e, total = weights(self.logits)
+        e /= total
+        return e
+
+    def surprise(self) -> Probs:
+        """-log of the probabilities in float64 `[n]`, where they are nearly 0 no more than 708."""
+        below = np.float64(self.logits.max()) - self.logits
+        return np.minimum(below + log(total_weight(self.logits)), 708.0)
 
 
 def _ordered(bits: Ids) -> Ids:

@@ -19,6 +19,7 @@ from llamapy.sample.mirostat import Mirostat
 from llamapy.sample.params import SamplerParams
 from llamapy.sample.penalties import Breakers, add_bias, dry, repetition
 from llamapy.sample.rng import Rng, actual_seed
+from llamapy.sample.usual import find_usual
 
 DRAW, CHANCE = 0, 1  # streams of the seed: the token drawn, and whether xtc acts
 Step = Callable[[Candidates], Candidates]
@@ -61,6 +62,7 @@ class Sampler:
         )
         self._window: deque[int] = deque(maxlen=looks_back)
         self._steps = self._chain()
+        self._usual = find_usual(params, self._names(), self._bias, vocab.n_vocab)
         self.reset()
 
     def reset(self) -> None:
@@ -83,12 +85,16 @@ class Sampler:
 
         Raises NumericError when the logits hold NaN or +inf, or leave no token possible.
         """
-        if self._lowers and self.params.greedy and not self._steps:
+        if self.params.greedy and not self._steps and self._lowers:
             id = int(logits.argmax())  # where there is a NaN, that one
             if id not in self._bias and math.isfinite(logits[id]):
                 return id
+        u = 0.0 if self.params.greedy else self._draw.next()
+        if self._usual:
+            id = self._usual.sample(logits, u)
+            if id >= 0:
+                return id  # else the logits are broken, and the steps say how
         c = self._candidates(logits)
-        u = self._draw.next()
         if self.params.greedy:
             return c.id(int(c.logits.argmax()))
         return self._mirostat.sample(c, u) if self._mirostat else filters.draw(c, u)
@@ -96,9 +102,14 @@ class Sampler:
     def weighed(self, logits: NDArray[np.float32]) -> tuple[int, float, NDArray[np.float64]]:
         """An id as `sample` gives it (without mirostat), its probability among those that could
         be drawn, and the probabilities of all of them."""
-        c = self._candidates(logits)
-        probs, u = c.probs(), self._draw.next()
-        at = int(c.logits.argmax()) if self.params.greedy else filters.place(c, u)
+        u = self._draw.next()
+        usual = None if self.params.greedy else self._usual
+        if usual and usual.sample(logits, u) >= 0:
+            at, c = usual.at, Candidates(usual.logits[: usual.n], usual.ids[: usual.n], True)
+        else:
+            c = self._candidates(logits)
+            at = int(c.logits.argmax()) if self.params.greedy else filters.place(c, u)
+        probs = c.probs()
         return c.id(at), float(probs[at]), probs
 
     def chance(self) -> float:

@@ -5,12 +5,13 @@ Each keeps at least `min_keep`, and always one. None changes its argument.
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 
 from llamapy.ffi.top import top_k as highest
-from llamapy.sample.candidates import Candidates, Probs
+from llamapy.ffi.weights import exp, log, total_weight, weights
+from llamapy.sample.candidates import Candidates
+
+HOTTEST, COLDEST = 1e30, 1e-30  # temperatures beyond which float32 would overflow
 
 
 def top_k(c: Candidates, k: int, min_keep: int = 0) -> Candidates:
@@ -32,16 +33,14 @@ def top_p(c: Candidates, p: float, min_keep: int = 0) -> Candidates:
     """
     if p >= 1:
         return c
-    logits = c.logits
-    top = logits.max()
-    total = float(np.exp((logits - top).astype(np.float64)).sum())
+    enough = p * total_weight(c.logits)
     # Few candidates hold most of the mass: do not sort a whole vocabulary to find them.
     for k in (64, 1024, 16384, len(c)):
         head = top_k(c, min(k, len(c)))
-        reached = np.cumsum(np.exp((head.logits - top).astype(np.float64)) / total)
-        if k >= len(c) or reached[-1] >= p:
+        reached = np.cumsum(weights(head.logits)[0])
+        if k >= len(c) or reached[-1] >= enough:
             break
-    n = int(np.searchsorted(reached, p)) + 1  # the first place where the sum is p or more
+    n = int(np.searchsorted(reached, enough)) + 1  # the first place where the sum is enough
     return head.take(slice(0, max(n, min_keep, 1))) if min_keep <= len(head) else top_k(c, min_keep)
 
 
@@ -49,7 +48,7 @@ def min_p(c: Candidates, p: float, min_keep: int = 0) -> Candidates:
     """Those at least `p` times as likely as the most likely one. p <= 0: all."""
     if p <= 0:
         return c
-    kept = np.flatnonzero(c.logits >= c.logits.max() + np.float32(math.log(p)))
+    kept = np.flatnonzero(c.logits >= c.logits.max() + np.float32(log(p)))
     if len(kept) < min_keep:
         return top_k(c, min_keep)
     return c.take(kept)
@@ -61,8 +60,7 @@ def typical(c: Candidates, p: float, min_keep: int = 0) -> Candidates:
     order."""
     if p >= 1:
         return c
-    probs = c.probs()
-    surprise = -np.log(np.maximum(probs, np.finfo(np.float64).tiny))
+    probs, surprise = c.probs(), c.surprise()
     order = np.argsort(np.abs(surprise - (probs * surprise).sum()), kind="stable")
     over = np.flatnonzero(np.cumsum(probs[order]) > p)
     n = int(over[0]) + 1 if len(over) else len(order)
@@ -109,21 +107,21 @@ def temperature(
     candidates relative to its maximum, to the power of `exponent`.
     """
     if spread > 0:
-        temp = _dynamic(c.probs(), temp, spread, exponent)
+        temp = _dynamic(c, temp, spread, exponent)
     if temp <= 0:
         return top_k(c, 1)
     with np.errstate(over="ignore"):  # the highest is 0 then; others may fall to -inf
-        logits = (c.logits - c.logits.max()) / np.float32(max(temp, 1e-30))
+        logits = (c.logits - c.logits.max()) / np.float32(min(max(temp, COLDEST), HOTTEST))
     return Candidates(logits, c.ids, c.sorted)
 
 
-def _dynamic(probs: Probs, temp: float, spread: float, exponent: float) -> float:
+def _dynamic(c: Candidates, temp: float, spread: float, exponent: float) -> float:
     low, high = max(0.0, temp - spread), temp + spread
-    if len(probs) < 2:
+    if len(c) < 2:
         return temp
-    p = probs[probs > 0]
-    share = float(-(p * np.log(p)).sum()) / math.log(len(probs))
-    return low + (high - low) * float(min(max(share, 0.0), 1.0) ** exponent)
+    share = min(float((c.probs() * c.surprise()).sum()) / log(len(c)), 1.0)
+    power = exp(exponent * log(share)) if share > 0 else float(exponent == 0)
+    return low + (high - low) * power
 
 
 def draw(c: Candidates, u: float) -> int:
@@ -133,6 +131,6 @@ def draw(c: Candidates, u: float) -> int:
 
 def place(c: Candidates, u: float) -> int:
     """Where it stands among the candidates."""
-    reached = np.cumsum(np.exp((c.logits - c.logits.max()).astype(np.float64)))
+    reached = np.cumsum(weights(c.logits)[0])
     at = int(np.searchsorted(reached, u * reached[-1], side="right"))
     return min(at, len(c) - 1)

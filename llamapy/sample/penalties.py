@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
+from llamapy.ffi.weights import exp, log
 from llamapy.sample.candidates import Candidates
 from llamapy.sample.params import SamplerParams
 
 _MAX = 1e30  # as good as a ban, yet far from the largest float32
-_LOG_MAX = math.log(_MAX)
 
 
 def add_bias(c: Candidates, bias: Mapping[int, float]) -> Candidates:
@@ -55,11 +54,10 @@ def dry(c: Candidates, window: Sequence[int], p: SamplerParams, breakers: Breake
     (oldest first) of `length` tokens loses multiplier * base ^ (length - allowed length)."""
     allowed = p.dry_allowed_length
     lengths = continuations(window, allowed, _reach(window, breakers))
-    highest = _LOG_MAX / math.log(p.dry_base) if p.dry_base > 1.000001 else math.inf
+    rise = log(p.dry_base)
 
     def amount(length: int) -> float:
-        factor: float = p.dry_base ** min(length - allowed, highest)
-        return min(p.dry_multiplier * factor, _MAX)
+        return min(p.dry_multiplier * exp(rise * (length - allowed)), _MAX)
 
     return _subtract(c, {id: amount(length) for id, length in lengths.items()})
 

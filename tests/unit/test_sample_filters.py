@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from llamapy.sample import filters
 from llamapy.sample.candidates import Candidates
-from llamapy.sample.logprobs import log_softmax, logprobs
+from llamapy.sample.logprobs import logprobs
 
 RNG = np.random.default_rng(11)
 Row = tuple[int, float]
@@ -231,6 +231,4 @@ def test_logprobs() -> None:
     wanted = wide - wide.max() - math.log(math.fsum(np.exp(wide - wide.max())))
     assert ids.tolist() == [i for i, _ in ranked(x)[:5]]
     assert np.allclose(got, wanted[ids], rtol=0, atol=1e-12)
-    both = log_softmax(np.stack([x, x * 0]))
-    assert np.allclose(both[0], wanted, rtol=0, atol=1e-12)
-    assert np.allclose(both[1], -math.log(5000), rtol=0, atol=1e-12)
+    assert np.allclose(logprobs(x * 0, 3)[1], -math.log(5000), rtol=0, atol=1e-12)
