@@ -22,7 +22,8 @@ Rule = Callable[[tuple[Tensor, ...], Params], Result]
 @dataclass(frozen=True, slots=True)
 class Op:
     """`params` are (name, kind) in the order in which lowering writes them: ints to `ip`, floats to
-    `fp`. A kind of `int*N` is a list of N ints; a `flag` (False when absent) and a `str` are for
+    `fp`. A kind of `int*N` is a list of N ints; a `switch` (False when absent)
+    goes to `ip`; a `flag` (so too) and a `str` are for
     whoever prepares the graph. `in_place` lists the sources whose bytes the result
     may take over: the kernel reads an element of them before it writes the same element."""
 
@@ -62,11 +63,16 @@ def _glu(srcs: tuple[Tensor, ...], p: Params) -> Result:
 
 def _mul_mat(srcs: tuple[Tensor, ...], p: Params) -> Result:
     """Weight [k, m, c2, c3] by x [k, n, b2, b3]: [m, n, b2, b3]. An addend (bias [m] or residual of
-    the result's shape) is added after the dot product is rounded, as `add` would."""
+    the result's shape) is added after the dot product is rounded, as `add` would. `pairs`: columns
+    2i and 2i + 1 are added up in the same way, to [m, n / 2, b2, b3]."""
     w, x = srcs[0], srcs[1]
     if w.ne[0] != x.ne[0] or x.ne[2] % w.ne[2] or x.ne[3] % w.ne[3]:
         raise ValueError(f"cannot multiply {w.name} {list(w.ne)} by {x.name} {list(x.ne)}")
     out: Shape = (w.ne[1], *x.ne[1:])
+    if p.get("pairs"):
+        if len(srcs) == 3 or x.ne[1] % 2:
+            raise ValueError(f"no pairs of columns: {x.ne[1]}, or an addend besides")
+        out = (w.ne[1], x.ne[1] // 2, *x.ne[2:])
     if len(srcs) == 3 and any(srcs[2].ne[i] not in (out[i], 1) for i in range(4)):
         raise ValueError(f"cannot add {list(srcs[2].ne)} to {list(out)}")
     return F32, out
@@ -254,7 +260,7 @@ ROWS: tuple[Op, ...] = (
     Op("get_rows", (2, 2), _get_rows),  # table, ids i32
     Op("set_rows", (3, 3), same, writes_src=True),  # cache, rows f32, ids i32
     # weight, x, [addend]. `precise`: the activation is not rounded to 8 bits.
-    Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"),), in_place=(2,)),
+    Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"), ("pairs", "switch")), in_place=(2,)),
     # Mixture of experts: who computes a token, what each says, and the sum of that.
     Op(
         "top_k_ids", (1, 1), _top_k_ids, (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))
@@ -305,7 +311,7 @@ def make(name: str, *srcs: Tensor, **params: Any) -> Tensor:
     if not op.n_src[0] <= len(srcs) <= op.n_src[1]:
         raise ValueError(f"{name} takes {op.n_src[0]} to {op.n_src[1]} sources, got {len(srcs)}")
     for param, kind in op.params:
-        if kind == "flag":
+        if kind in ("flag", "switch"):
             params.setdefault(param, False)
     type_, ne = op.rule(srcs, params)
     if op.writes_src:

@@ -67,7 +67,8 @@ def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
             w = weights(rng, row.wtype, (k, m))
             x = activations(rng, row.xtype, n, k)
             cases.append(Case([w, x], result("f32", (m, n)), name=f"k={k} m={m} n={n}"))
-    return cases + outer(rng, row) + gapped(rng, row) + added(rng, row) + extremes(row)
+    more = outer(rng, row) + gapped(rng, row) + added(rng, row) + paired(rng, row)
+    return cases + more + extremes(row)
 
 
 def outer(rng: Rng, row: KernelRow) -> list[Case]:
@@ -115,6 +116,17 @@ def added(rng: Rng, row: KernelRow) -> list[Case]:
             cases.append(Case([w, x, e], result("f32", (m, n)), name=f"{name} n={n}"))
         same = Operand(full.type, full.ne, full.nb, full.data)
         cases.append(Case([w, x, full], same, alias=2, name=f"in place n={n}"))
+    return cases
+
+
+def paired(rng: Rng, row: KernelRow) -> list[Case]:
+    """Columns that are added up by two."""
+    k, m, cases = lengths(row.wtype)[2], rows_of(row.wtype, 45), []
+    for n in (2, 4, 6, 16):
+        w = weights(rng, row.wtype, (k, m))
+        x = activations(rng, row.xtype, n, k)
+        dst = wide(result("f32", (m, n // 2)), 12)
+        cases.append(Case([w, x], dst, ip=(1,), name=f"pairs n={n}"))
     return cases
 
 

@@ -138,6 +138,22 @@ def test_columns_do_not_see_each_other(row: KernelRow) -> None:
 
 
 @pytest.mark.parametrize("row", MUL_MAT, ids=str)
+@pytest.mark.parametrize("n", [2, 6, 16])
+def test_columns_of_a_pair_are_added_up_after_rounding(row: KernelRow, n: int) -> None:
+    rng, k, m = rng_of(row), 256, 24
+    raw = random_weights(rng, plain(row.wtype), m, k)
+    if row.xtype == "x8":
+        x = packed(random_x8(rng, n, k).packed, "x8", (k, n))
+    else:
+        x = operand(rng.standard_normal((n, k)).astype(np.float32))
+    apart = product(row, raw, x, m)
+    w = interleave(raw, plain(row.wtype)) if is_interleaved(row.wtype) else raw
+    case = Case([packed(w, row.wtype, (k, m)), x], result("f32", (m, n // 2)), ip=(1,))
+    got = values(run(row.index, case), np.float32, (m, n // 2))
+    assert (got == apart[::2] + apart[1::2]).all()
+
+
+@pytest.mark.parametrize("row", MUL_MAT, ids=str)
 @pytest.mark.parametrize("n", [2, 7])
 def test_an_addend_is_added_after_rounding(row: KernelRow, n: int) -> None:
     rng, k, m = rng_of(row), 256, 35

@@ -135,7 +135,7 @@ def _params(node: Tensor) -> tuple[list[int], list[float]]:
     for name, kind in OPS[node.op].params:
         if kind == "float":
             floats.append(node.params[name])
-        elif kind == "int":
+        elif kind in ("int", "switch"):
             ints.append(node.params[name])
         elif kind.startswith("int*"):
             ints.extend(node.params[name])

@@ -38,29 +38,25 @@ def _precise(node: Tensor) -> list[Tensor]:
     with 16 bits. Few columns go through the weight side by side, many one product after the other;
     each element is the same sum of the same two dots."""
     w, x = node.src[:2]
-    k, n, m = x.ne[0], x.ne[1], w.ne[1]
+    k, n = x.ne[0], x.ne[1]
     pair = make("quant_act_pair", x)
+    pair.name = f"{node.name} (pair)"
     if n <= PAIR_COLUMNS:
-        both = make("mul_mat", w, reshape(pair, k, 2 * n))  # [m, 2 n]
-        row = both.nb[1]
-        main, rest = (view(both, (m, n), (2 * row,), i * row) for i in (0, 1))
-        made = [pair, both]
-        total: tuple[Tensor, ...] = (main, rest)
+        made = [pair]
+        total: tuple[Tensor, ...] = (w, reshape(pair, k, 2 * n))
     else:
         row = pair.nb[1]
         main = make("mul_mat", w, view(pair, (k, n), (2 * row,)))
+        main.name = f"{node.name} (main)"
         made = [pair, main]
         total = (w, view(pair, (k, n), (2 * row,), row), main)
-    for t, part in zip(made, ("pair", "main"), strict=True):
-        t.name = f"{node.name} ({part})"
-    addend = node.src[2:]
-    op = "add" if n <= PAIR_COLUMNS else "mul_mat"
-    if addend:
-        made.append(make(op, *total))
+    op, params = "mul_mat", {"pairs": n <= PAIR_COLUMNS}
+    if addend := node.src[2:]:
+        made.append(make(op, *total, **params))
         made[-1].name = f"{node.name} (sum)"
-        op, total = "add", (made[-1], addend[0])
+        op, total, params = "add", (made[-1], addend[0]), {}
     node.op, node.src = op, total
-    node.params = {"precise": False, "fused": ("mul_mat precise",)}
+    node.params = {**params, "precise": False, "fused": ("mul_mat precise",)}
     return [*made, node]
 
 

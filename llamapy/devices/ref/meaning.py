@@ -140,6 +140,8 @@ def mul_mat(node: Tensor, w: Array, x: Array, addend: Array | None = None) -> Ar
     for axis in (0, 1):
         w = np.repeat(w, x.shape[axis] // w.shape[axis], axis=axis)
     y = x @ w.swapaxes(-1, -2)
+    if node.params.get("pairs"):
+        y = y[..., ::2, :] + y[..., 1::2, :]
     return y if addend is None else y + addend
 
 

@@ -3,7 +3,8 @@
  *
  * w [k, m, c2, c3] is repeated over x [k, n, b2, b3] as ggml does: w's index is x's divided by
  * b / c. Axis 0 of w and x is contiguous, as is axis 0 of dst (f32); other strides are free. An
- * addend (f32, each axis dst's or 1, any strides) is added to the rounded result.
+ * addend (f32, each axis dst's or 1, any strides) is added to the rounded result. With ip[PAIRS]
+ * columns 2i and 2i + 1 of x give one column of dst, the sum of both rounded results.
  *
  * mul_mat_id calls these kernels for the columns of one expert, with a fourth source that says
  * where each lies: struct lp_column [n]. Such a node is one task. */
@@ -13,6 +14,8 @@
 #include "lp.h"
 #include "x8.h"
 #include "fmt.h"
+
+enum { LP_MM_PAIRS }; /* ip */
 
 #define LP_TASK_ROWS 32 /* rows of a task are a multiple of it */
 #define LP_TASK_COLS 24 /* columns too, where they are cut */
@@ -42,6 +45,7 @@ struct lp_mm {
     int64_t w_nb, x_nb, dst_nb;
     int64_t add_row_nb, add_col_nb; /* 0 where the addend is repeated */
     const struct lp_column *at;     /* of every column, where they do not follow each other */
+    int pairs;                      /* of columns, see above */
     int kept;                       /* what a task makes of its columns is in its scratch already */
 };
 
@@ -119,6 +123,7 @@ static inline int lp_mm_open(const struct lp_args *a, int64_t task, struct lp_mm
         .w_nb = w->nb[1],
         .x_nb = x->nb[1],
         .dst_nb = d->nb[1],
+        .pairs = n->ip[LP_MM_PAIRS] != 0,
     };
     if (n->n_src > 3) {
         t->r1 = w->ne[1], t->c1 = x->ne[1];
@@ -153,29 +158,42 @@ static inline int64_t lp_ahead(int64_t chunk) {
     return chunk < LP_AHEAD ? lp_up(LP_AHEAD, chunk > 0 ? chunk : 1) : chunk;
 }
 
+/* Where the results of column col go, rows from r on, and what is added to them before (NULL:
+ * nothing), rows row_nb apart: of the second column of a pair the first. */
+struct lp_place {
+    char *dst;
+    const char *add;
+    int64_t row_nb;
+};
+LP_FORCE struct lp_place lp_mm_place(const struct lp_mm *t, int64_t r, int64_t col) {
+    char *dst = t->dst + (t->at ? t->at[col].dst : (col >> t->pairs) * t->dst_nb) + r * 4;
+    if (t->pairs) {
+        return (struct lp_place){dst, col & 1 ? dst : NULL, 4};
+    }
+    const char *add = t->add ? t->add + col * t->add_col_nb + r * t->add_row_nb : NULL;
+    return (struct lp_place){dst, add, t->add_row_nb};
+}
+
+/* dst[i] = v[i] + the addend's, of `count` rows. */
+LP_FORCE void lp_mm_add(struct lp_place p, int64_t row_nb, int64_t count, const float *v) {
+    for (int64_t i = 0; i < count; i++) {
+        float y;
+        memcpy(&y, p.add + i * row_nb, 4);
+        y = v[i] + y;
+        memcpy(p.dst + i * 4, &y, 4);
+    }
+}
+
 /* Store `count` results of column col, rows from r on, after adding the addend. */
 LP_APART void lp_mm_store(const struct lp_mm *t, int64_t r, int64_t count, int64_t col,
                           const float *v) {
-    char *dst = t->dst + (t->at ? t->at[col].dst : col * t->dst_nb) + r * 4;
-    if (!t->add) {
-        memcpy(dst, v, (size_t)count * 4);
-        return;
-    }
-    const char *add = t->add + col * t->add_col_nb + r * t->add_row_nb;
-    if (t->add_row_nb == 4) {
-        for (int64_t i = 0; i < count; i++) {
-            float y;
-            memcpy(&y, add + i * 4, 4);
-            y = v[i] + y;
-            memcpy(dst + i * 4, &y, 4);
-        }
-        return;
-    }
-    for (int64_t i = 0; i < count; i++) {
-        float y;
-        memcpy(&y, add + i * t->add_row_nb, 4);
-        y = v[i] + y;
-        memcpy(dst + i * 4, &y, 4);
+    const struct lp_place p = lp_mm_place(t, r, col);
+    if (!p.add) {
+        memcpy(p.dst, v, (size_t)count * 4);
+    } else if (p.row_nb == 4) {
+        lp_mm_add(p, 4, count, v);
+    } else {
+        lp_mm_add(p, p.row_nb, count, v);
     }
 }
 

@@ -9,6 +9,9 @@ static int fits(const struct lp_node *n) {
         d->ne[0] != w->ne[1]) {
         return 0;
     }
+    if (n->ip[LP_MM_PAIRS] && (n->n_src > 2 || x->ne[1] % 2 || d->ne[1] * 2 != x->ne[1])) {
+        return 0;
+    }
     for (int i = 2; i < 4; i++) {
         if (x->ne[i] > 0 && (w->ne[i] < 1 || x->ne[i] % w->ne[i])) {
             return 0;

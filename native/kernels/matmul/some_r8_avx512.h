@@ -119,18 +119,16 @@ LP_FORCE void lp_some_group(const struct lp_fmt *f, const struct lp_lanes *l,
 
 /* lp_mm_store without the call, where it is simple. */
 LP_FORCE void lp_some_store(const struct lp_mm *t, int64_t r, int wide, int64_t col, __m512 v) {
+    const struct lp_place p = lp_mm_place(t, r, col);
     const __mmask16 m = wide == 16 ? 0xffff : 0xff;
-    char *dst = t->dst + col * t->dst_nb + r * 4;
-    if (t->at || (t->add && t->add_row_nb != 4)) {
+    if (p.add && p.row_nb != 4) {
         float x[16];
         _mm512_storeu_ps(x, v);
         lp_mm_store(t, r, wide, col, x);
         return;
     }
-    if (t->add) {
-        v = _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, t->add + col * t->add_col_nb + r * 4));
-    }
-    _mm512_mask_storeu_ps(dst, m, v);
+    v = p.add ? _mm512_add_ps(v, _mm512_maskz_loadu_ps(m, p.add)) : v;
+    _mm512_mask_storeu_ps(p.dst, m, v);
 }
 
 /* Rows r.. (16, or the last 8) of a task by n_col columns, from its c-th on. */

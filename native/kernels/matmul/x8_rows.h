@@ -96,16 +96,14 @@ LP_FORCE f32x8 lp_rows_add(const struct lp_fmt *f, const struct lp_rows_scales *
 
 /* lp_mm_store of eight rows, without a call where it is simple. */
 LP_FORCE void lp_rows_store(const struct lp_mm *t, int64_t r, int64_t col, f32x8 v) {
-    float x[8];
-    if (t->at || (t->add && t->add_row_nb != 4)) {
+    const struct lp_place p = lp_mm_place(t, r, col);
+    if (p.add && p.row_nb != 4) {
+        float x[8];
         f8_store(x, v);
         lp_mm_store(t, r, 8, col, x);
         return;
     }
-    if (t->add) {
-        v = f8_add(v, f8_load((const float *)(t->add + col * t->add_col_nb + r * 4)));
-    }
-    f8_store((float *)(t->dst + col * t->dst_nb + r * 4), v);
+    f8_store((float *)p.dst, p.add ? f8_add(v, f8_load((const float *)p.add)) : v);
 }
 
 /* The sums of the halves of n <= 8 groups of a column, 0 beyond. */
