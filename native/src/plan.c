@@ -88,7 +88,7 @@ int64_t lp_cut_stages(const struct lp_node *nodes, int64_t n, struct lp_stage *s
             __builtin_prefetch(&nodes[i + 8]);
         if (!s || (nodes[i].flags & LP_SYNC)) {
             s = &stages[n_stages++];
-            *s = (struct lp_stage){i, i, 0};
+            *s = (struct lp_stage){i, i, 0, 1};
             sum = 0;
         }
         if (lp_check_node(&nodes[i]) || sum + nodes[i].n_tasks > LP_MAX_TASKS) {
@@ -99,6 +99,7 @@ int64_t lp_cut_stages(const struct lp_node *nodes, int64_t n, struct lp_stage *s
         ends[i] = sum;
         s->end = i + 1;
         s->n_tasks = sum;
+        s->alone &= nodes[i].n_tasks <= 1 && sum <= LP_ALONE;
     }
     return n_stages;
 }

@@ -10,10 +10,13 @@
 #define LP_MAX_THREADS 1024
 #define LP_LINE 64
 
-/* Nodes [first, end) between two syncs. Their tasks form one list of n_tasks. */
+/* Nodes [first, end) between two syncs. Their tasks form one list of n_tasks. `alone`: one thread
+ * does them sooner than it could share them: a few nodes so small that none is cut. */
 struct lp_stage {
     int64_t first, end, n_tasks;
+    int alone;
 };
+#define LP_ALONE 4 /* tasks at most */
 
 /* The arguments of lp_run. */
 struct lp_job {

@@ -5,8 +5,8 @@
  * one claim word: the current stage in its high bits, how many of its tasks are taken in the low
  * ones. Threads claim with fetch_add and count what they did; a thread that finds all lanes empty
  * adds its count to `done`. The one that makes it full (the completer) opens the next stage by
- * writing the lanes, then `turn`, which the others wait for. A stage of one task is run by the
- * completer on the spot, since handing it over would cost more.
+ * writing the lanes, then `turn`, which the others wait for. A stage of one task, or of a few small
+ * ones, is run by the completer on the spot, since handing it over would cost more.
  *
  * A helper that comes late finds another stage or the end in the claim words. */
 #include "run.h"
@@ -58,10 +58,10 @@ static void compute(struct lp_block *b, struct lp_worker *w, const struct lp_sta
     }
 }
 
-/* From stage s on, run every stage of one task, and return the first that has more (n_stages: none,
+/* From stage s on, run every stage for one thread, and return the first for more (n_stages: none,
  * or the run has failed). Only the thread that knows all earlier tasks to be done may call it. */
 static int64_t run_short_stages(struct lp_block *b, struct lp_worker *w, int64_t s) {
-    for (; s < b->n_stages && b->stages[s].n_tasks <= 1; s++)
+    for (; s < b->n_stages && b->stages[s].alone; s++)
         compute(b, w, &b->stages[s], 0, b->stages[s].n_tasks);
     return failed(b) ? b->n_stages : s;
 }
