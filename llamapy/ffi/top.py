@@ -36,7 +36,9 @@ def top_k(x: Floats, k: int) -> tuple[Ids, Floats]:
 
 
 def place_of(a: npt.NDArray[Any]) -> Any:
-    """An array as an argument; `a.ctypes` takes far longer, and works for what is read-only."""
-    if a.flags.writeable:
-        return ctypes.byref(ctypes.c_char.from_buffer(a.data))
-    return a.ctypes.data
+    """An array whose elements lie in order, as an argument. `a.ctypes` takes far longer, and works
+    for what is read-only."""
+    try:
+        return ctypes.byref(ctypes.c_char.from_buffer(a))  # type: ignore[arg-type]  # a buffer it is
+    except TypeError:
+        return a.ctypes.data

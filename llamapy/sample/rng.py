@@ -13,6 +13,7 @@ from llamapy.sample.params import RANDOM_SEED
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
+_AHEAD = 32  # made together: between two tokens caches go cold, and one costs ten times as much
 
 
 def _mix(z: int) -> int:
@@ -26,9 +27,15 @@ class Rng:
 
     def __init__(self, seed: int, stream: int = 0) -> None:
         self._state = _mix((seed + stream * _GAMMA) & _MASK)
+        self._ahead: list[float] = []  # the next ones, last first
 
     def next(self) -> float:
         """A number in [0, 1), a multiple of 2^-53."""
+        if not self._ahead:
+            self._ahead = [self._make() for _ in range(_AHEAD)][::-1]
+        return self._ahead.pop()
+
+    def _make(self) -> float:
         self._state = (self._state + _GAMMA) & _MASK
         return (_mix(self._state) >> 11) * 2.0**-53
 

@@ -1,0 +1,43 @@
+#ifndef LP_ABOVE_H
+#define LP_ABOVE_H
+#include <stdint.h>
+
+/* What every logit of a vocabulary goes through: one source, compiled as it is and for AVX2. */
+
+enum { LP_BLOCK = 64 };
+
+/* The first of the blocks of 64 from x[at], at < end, that holds anything above `bound`, or a NaN;
+ * the last may be cut short by `end`. `end` where there is none. */
+int64_t lp_find_above(const float *x, int64_t at, int64_t end, float bound);
+int64_t lp_find_above_avx2(const float *x, int64_t at, int64_t end, float bound);
+
+/* top[j]: the highest x[i] of all i = j mod 64 in whole blocks; n >= 64. A NaN is not seen. */
+void lp_lane_tops(const float *x, int64_t n, float *top);
+void lp_lane_tops_avx2(const float *x, int64_t n, float *top);
+
+static inline int64_t find_above(const float *x, int64_t at, int64_t end, float bound) {
+    for (; end - at >= LP_BLOCK; at += LP_BLOCK) {
+        int found = 0;
+        for (int i = 0; i < LP_BLOCK; i++)
+            found |= !(x[at + i] <= bound);
+        if (found)
+            return at;
+    }
+    for (int64_t i = at; i < end; i++)
+        if (!(x[i] <= bound))
+            return at;
+    return end;
+}
+
+static inline void lane_tops(const float *x, int64_t n, float *top) {
+    float m[LP_BLOCK];
+    for (int j = 0; j < LP_BLOCK; j++)
+        m[j] = x[j];
+    for (int64_t i = LP_BLOCK; n - i >= LP_BLOCK; i += LP_BLOCK)
+        for (int j = 0; j < LP_BLOCK; j++)
+            m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
+    for (int j = 0; j < LP_BLOCK; j++)
+        top[j] = m[j];
+}
+
+#endif
