@@ -3,7 +3,7 @@
  * below one that falls with the index. 0 is room for one, and as a number NaN. */
 #include "top.h"
 #include <string.h>
-#include "above.h"
+#include "each_logit.h"
 
 struct heap {
     int64_t n;

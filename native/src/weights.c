@@ -1,6 +1,7 @@
 /* Weights of candidates: plain C that compilers make vectors of by themselves; no operation's
  * result depends on how wide they are. */
 #include "weights.h"
+#include "each_logit.h"
 #include "exp.h"
 #include "lp_double.h"
 
@@ -29,8 +30,7 @@ double lp_weights(const float *x, int64_t n, double *e) {
         const int64_t m = n - at < BLOCK ? n - at : BLOCK;
         double *to = e ? e + at : room;
         int64_t i = 0;
-        for (int64_t j = 0; j < m; j++)
-            to[j] = exp_double((double)x[at + j] - top);
+        lp_exp_row(x + at, m, top, to);
         for (; i + LANES <= m; i += LANES)
             for (int j = 0; j < LANES; j++)
                 lane[j] += to[i + j];

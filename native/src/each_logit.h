@@ -1,6 +1,7 @@
-#ifndef LP_ABOVE_H
-#define LP_ABOVE_H
+#ifndef LP_EACH_LOGIT_H
+#define LP_EACH_LOGIT_H
 #include <stdint.h>
+#include "exp.h"
 
 /* What every logit of a vocabulary goes through: one source, compiled as it is and for AVX2. */
 
@@ -14,6 +15,10 @@ int64_t lp_find_above_avx2(const float *x, int64_t at, int64_t end, float bound)
 /* top[j]: the highest x[i] of all i = j mod 64 in whole blocks; n >= 64. A NaN is not seen. */
 void lp_lane_tops(const float *x, int64_t n, float *top);
 void lp_lane_tops_avx2(const float *x, int64_t n, float *top);
+
+/* exp(x[i] - top) to e[i], as exp.h says. */
+void lp_exp_row(const float *x, int64_t n, double top, double *e);
+void lp_exp_row_avx2(const float *x, int64_t n, double top, double *e);
 
 static inline int64_t find_above(const float *x, int64_t at, int64_t end, float bound) {
     for (; end - at >= LP_BLOCK; at += LP_BLOCK) {
@@ -38,6 +43,11 @@ static inline void lane_tops(const float *x, int64_t n, float *top) {
             m[j] = x[i + j] > m[j] ? x[i + j] : m[j];
     for (int j = 0; j < LP_BLOCK; j++)
         top[j] = m[j];
+}
+
+static inline void exp_row(const float *x, int64_t n, double top, double *e) {
+    for (int64_t i = 0; i < n; i++)
+        e[i] = exp_double((double)x[i] - top);
 }
 
 #endif

@@ -1,4 +1,4 @@
-#include "above.h"
+#include "each_logit.h"
 
 int64_t lp_find_above(const float *x, int64_t at, int64_t end, float bound) {
 #if defined(__x86_64__)
@@ -16,4 +16,14 @@ void lp_lane_tops(const float *x, int64_t n, float *top) {
     }
 #endif
     lane_tops(x, n, top);
+}
+
+void lp_exp_row(const float *x, int64_t n, double top, double *e) {
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2")) {
+        lp_exp_row_avx2(x, n, top, e);
+        return;
+    }
+#endif
+    exp_row(x, n, top, e);
 }
