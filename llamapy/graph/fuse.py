@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
-from llamapy.base.types import F32
+from llamapy.base.types import F16, F32
 from llamapy.graph.cgraph import CGraph
 from llamapy.graph.ops import OPS, make
 from llamapy.graph.tensor import COMPUTE, OUTPUT, Tensor
@@ -120,7 +120,31 @@ def rope_tables(graph: CGraph, scope: Scope) -> None:
     graph.nodes = [n for t in graph.nodes for n in ((before[t], t) if t in before else (t,))]
 
 
-RULES = (*SWALLOW, "rope_tables")
+def rope_store(graph: CGraph, scope: Scope) -> None:
+    """set_rows(cache, rope_apply(x, table) by head, ids) -> rope_set_rows(cache, x, ids, table)"""
+    gone: set[Tensor] = set()
+    for node in graph.nodes:
+        if node.op != "set_rows" or node.src[0].type not in (F32, F16):
+            continue
+        cache, rows, ids = node.src
+        turned = rows.src[0] if rows.op == "permute" else rows
+        n, n_head, n_tokens, _ = turned.ne
+        if (
+            turned.op == "rope_apply"
+            and rows.ne == (n, n_tokens, n_head, 1)
+            and rows.nb[1:3] == (turned.nb[2], turned.nb[1])
+            and ids.ne == (n_tokens, 1, 1, 1)
+            and scope.may_swallow(turned, node)
+            and scope.may_swallow(rows, node)
+        ):
+            _swallow(node, turned, (cache, turned.src[0], ids, turned.src[1]))
+            node.op = "rope_set_rows"
+            gone |= {turned, rows}
+    graph.nodes = [t for t in graph.nodes if t not in gone]
+    graph.uses = {t: n for t, n in graph.uses.items() if t not in gone}
+
+
+RULES = (*SWALLOW, "rope_tables", "rope_store")
 
 
 def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:
@@ -144,4 +168,6 @@ def fuse(graph: CGraph, off: Collection[str] = ()) -> CGraph:
     out.uses = {t: n for t, n in graph.uses.items() if t not in gone}
     if "rope_tables" not in off:
         rope_tables(out, scope)
+    if "rope_store" not in off:
+        rope_store(out, scope)
     return out

@@ -259,6 +259,8 @@ ROWS: tuple[Op, ...] = (
     Op("cpy", (1, 1), _to_type, (("type", "str"),)),  # contiguous copy in another type
     Op("get_rows", (2, 2), _get_rows),  # table, ids i32
     Op("set_rows", (3, 3), same, writes_src=True),  # cache, rows f32, ids i32
+    # cache [n, n_cells, n_head], x [n, n_head, n_tokens], ids, table: rope_apply, then set_rows
+    Op("rope_set_rows", (4, 4), same, (("mode", "int"),), writes_src=True),
     # weight, x, [addend]. `precise`: the activation is not rounded to 8 bits.
     Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"), ("pairs", "switch")), in_place=(2,)),
     # Mixture of experts: who computes a token, what each says, and the sum of that.

@@ -328,5 +328,22 @@ static void rope_apply(struct trial *t) {
         compute(t);
     }
 }
+static void rope_set_rows(struct trial *t) {
+    static const int64_t widths[][2] = {{64, 64}, {80, 64}, {36, 20}, {20, 18}};
+    for (int i = 0; i < 8; i++) {
+        const int64_t *w = widths[i / 2];
+        operand(t, 0, t->kernel->wtype, SHAPE(w[0], 11, 3), 12);
+        operand(t, 1, "f32", SHAPE(w[0], 3, 5), 4);
+        place(t, 2, "i32", SHAPE(5), 0);
+        for (int64_t r = 0; r < 5; r++) {
+            const int32_t id = (int32_t)((7 * r + 3) % 11);
+            put(t->memory[2] + 4 * r, &id, 4);
+        }
+        operand(t, 3, "f32", SHAPE(i % 2 ? w[1] : 2 * w[1], 5), 4);
+        t->node.ip[0] = i % 2 * 2;
+        onto(t, 0);
+        compute(t);
+    }
+}
 
 #endif

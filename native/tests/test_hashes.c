@@ -69,6 +69,7 @@ static const struct {
     {"rope", rope},
     {"rope_table", rope_table},
     {"rope_apply", rope_apply},
+    {"rope_set_rows", rope_set_rows},
     {"quant_act", quant_act},
     {"quant_act_pair", quant_act_pair},
     {"cpy", cpy},

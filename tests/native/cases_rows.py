@@ -318,6 +318,19 @@ def rope_apply(rng: Rng, row: KernelRow) -> list[Case]:
     return cases
 
 
+def rope_set_rows(rng: Rng, row: KernelRow) -> list[Case]:
+    cases = []
+    for case in (c for c in rope_apply(rng, row) if c.alias is None):
+        x, table = case.srcs
+        n, n_head, n_tokens, _ = x.ne
+        dtype = np.float16 if row.wtype == "f16" else np.float32
+        cache = operand(gaps(rng, n_head, 19, n, dtype=dtype))
+        ids = operand(rng.permutation(19)[:n_tokens].astype(np.int32), 4)
+        srcs = [cache, x, ids, table]
+        cases.append(Case(srcs, same_as(cache), case.ip, alias=0, name=case.name))
+    return cases
+
+
 CASES: dict[str, Generator] = {
     **{name: two_values for name in ("add", "sub", "mul", "div")},
     "scale": one_value((0.37, -1.5)),
@@ -341,4 +354,5 @@ CASES: dict[str, Generator] = {
     "rope": rope,
     "rope_table": rope_table,
     "rope_apply": rope_apply,
+    "rope_set_rows": rope_set_rows,
 }

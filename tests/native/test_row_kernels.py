@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from cases_rows import gaps, plain, rope, rope_params, rope_table, same_as
+from cases_rows import gaps, plain, rope, rope_params, rope_set_rows, rope_table, same_as
 from harness import Case, operand, params, result, row_of, run, values
 
 from llamapy.base.errors import KernelError
@@ -352,6 +352,30 @@ def test_a_table_that_does_not_fit_is_refused() -> None:
     for shape, mode in (((5, 66), 2), ((5, 132), 0), ((4, 64), 2)):
         with pytest.raises(KernelError):
             call("rope_apply", [x, plain(RNG, *shape)], ip=(mode,))
+
+
+@pytest.mark.parametrize("isa", isas("rope_set_rows"))
+@pytest.mark.parametrize("wtype", ["f32", "f16"])
+def test_rows_turned_as_they_are_stored_have_the_bits_of_two_steps(wtype: str, isa: str) -> None:
+    into = row_of("rope_set_rows", wtype, isa=isa)
+    for case in rope_set_rows(np.random.default_rng(4), into):
+        cache, x, ids, table = case.srcs
+        step = Case([x, table], result("f32", x.ne), case.ip)
+        turned = values(run(row_of("rope_apply", isa=isa).index, step), np.float32, x.ne)
+        by_head = operand(np.ascontiguousarray(turned[0].swapaxes(0, 1)))
+        stored = Case([cache, by_head, ids], case.dst, alias=0)
+        assert run(into.index, case) == run(row_of("set_rows", wtype, isa=isa).index, stored)
+
+
+@pytest.mark.parametrize("bad", ["id", "x", "heads", "table", "ids"])
+def test_turned_rows_that_do_not_fit_are_refused(bad: str) -> None:
+    x = plain(RNG, 5, 4 if bad == "heads" else 3, 60 if bad == "x" else 64)
+    ids = np.array([1, 2, 3, 8 if bad == "id" else 0], np.int32)
+    ids = ids if bad == "ids" else np.append(ids, np.int32(4))
+    cache, table = plain(RNG, 3, 8, 64), plain(RNG, 4 if bad == "table" else 5, 64)
+    srcs = [operand(a) for a in (cache, x, ids, table)]
+    with pytest.raises(KernelError):
+        run(row_of("rope_set_rows").index, Case(srcs, same_as(srcs[0]), (2,), alias=0))
 
 
 def test_rows_of_x8_must_be_whole_groups() -> None:

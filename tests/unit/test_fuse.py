@@ -7,13 +7,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from llamapy.base.types import F16, F32, I32, Type
+from llamapy.base.types import BY_NAME, F16, F32, I32, Type
 from llamapy.devices.null import NullBuffer, NullDevice
 from llamapy.devices.ref import RefDevice
 from llamapy.devices.ref.memory import encode, rows
 from llamapy.graph.cgraph import CGraph
 from llamapy.graph.fuse import RULES, SWALLOW, fuse
-from llamapy.graph.ops import make, reshape, view
+from llamapy.graph.ops import make, permute, reshape, view
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import INPUT, OUTPUT, Tensor
 from llamapy.graph.verify import faults
@@ -208,6 +208,38 @@ def test_factors_that_are_written_are_read_when_they_were() -> None:
     store = make("set_rows", factors, t("row", 4), t("ids", 1, type_=I32))
     ops = ["rope", "set_rows", "rope"]
     assert fused(rope(HEADS, POS, factors), store, rope(HEADS, POS, factors)) == ops
+
+
+def stored(k: Tensor, type_: Type = F16, ids: Tensor | None = None) -> Tensor:
+    cache = t("cache_k", 8, 16, 2, type_=type_)
+    return make("set_rows", cache, permute(k, 0, 2, 1), ids or t("rows", 4, type_=I32))
+
+
+@pytest.mark.parametrize("type_", [F16, F32])
+def test_what_is_stored_is_turned_on_the_way(type_: Type) -> None:
+    k = rope(x := t("k", 8, 2, 4), POS)
+    k.name, node = "k_rope-0", stored(k, type_)
+    node.name = "k_set-0"
+    cache, _, ids = node.src
+    assert fused(q := rope(), node) == ["rope_table", "rope_apply", "rope_set_rows"]
+    assert node.src == (cache, x, ids, q.src[1]) and node.view_src is cache
+    assert node.params == {"mode": 0, "fused": ("rope_apply k_rope-0", "set_rows k_set-0")}
+
+
+def test_what_is_read_besides_or_stored_otherwise_is_not() -> None:
+    def last(node: Tensor, *others: Tensor, off: tuple[str, ...] = ()) -> str:
+        fused(rope(), rope(), node, *others, off=off)
+        return node.op
+
+    assert last(stored(rope())) == "rope_set_rows"
+    k = rope()
+    assert last(stored(k), make("silu", k)) == "set_rows"
+    assert last(stored(rope(), BY_NAME["bf16"])) == "set_rows"
+    assert last(stored(rope(), ids=t("rows", 2, type_=I32))) == "set_rows"
+    assert last(stored(rope(freq_base=2.0))) == "set_rows"
+    assert last(stored(rope()), off=("rope_store",)) == "set_rows"
+    k = rope(t("k", 8, 1, 4), POS)  # a plane for each token
+    assert last(make("set_rows", t("c", 8, 16, 4), k, t("r", 1, type_=I32))) == "set_rows"
 
 
 def test_the_fused_graph_gives_the_same_bits() -> None:

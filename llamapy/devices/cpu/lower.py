@@ -28,6 +28,7 @@ _KEYED = {
     "mul_mat_id": (0,),
     "get_rows": (0,),
     "set_rows": (0,),
+    "rope_set_rows": (0,),
     "cpy": (0,),
     "repack": (0,),
     "flash_attn": (1, 2),
@@ -36,6 +37,7 @@ _KEYED = {
 _WHOLE = {
     "get_rows": (1,),
     "set_rows": (2,),
+    "rope_set_rows": (2,),
     "rope": (1,),
     "rope_table": (0,),
     "take_ids": (1,),

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from llamapy.base.errors import KernelError
 from llamapy.devices.ref.meaning import MEANING
 from llamapy.devices.ref.memory import Array, RefBuffer, decode, encode, rows
+from llamapy.devices.ref.rope import rope_apply
 from llamapy.graph.device import BufferType
 from llamapy.graph.lives import VIEWS
 from llamapy.graph.ops import OPS
@@ -44,8 +45,11 @@ def compute(node: Tensor, stored: Array, operands: list[Array], dtype: npt.DType
     meaning = MEANING[node.op]
     types = [s.type for s in node.src]
     if OPS[node.op].writes_src:
-        cache, new, ids = operands
-        meaning(node, cache, encode(decode(new, types[1], dtype), types[0]), ids)
+        cache, new, ids, *table = operands
+        values = decode(new, types[1], dtype)
+        if table:
+            values = rope_apply(node, values, *table).swapaxes(1, 2)
+        meaning(node, cache, encode(values, types[0]), ids)
         return
     if node.op == "repack":  # bytes in another order
         stored[...] = meaning(node, *operands)

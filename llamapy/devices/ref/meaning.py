@@ -217,6 +217,7 @@ MEANING: dict[str, Meaning] = {
     "quant_act_pair": quant_act_pair,
     "get_rows": get_rows,
     "set_rows": set_rows,
+    "rope_set_rows": set_rows,
     "mul_mat": mul_mat,
     "flash_attn": flash_attn,
     "flash_attn_part": flash_attn_part,

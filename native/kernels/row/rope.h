@@ -25,22 +25,26 @@ LP_INLINE void lp_rope_adjacent(float *y, const float *x, const float *row, int6
     }
 }
 
+/* One head of `width`. */
+LP_INLINE void lp_rope_head(float *y, const float *x, int64_t width, const float *row, int64_t mode,
+                            int64_t n_pairs) {
+    if (mode == LP_ROPE_NORMAL) {
+        lp_rope_adjacent(y, x, row, 2 * n_pairs);
+    } else {
+        lp_rope_halves(y, x, row, n_pairs);
+    }
+    if (y != x && width > 2 * n_pairs) {
+        memmove(y + 2 * n_pairs, x + 2 * n_pairs, (size_t)(width - 2 * n_pairs) * 4);
+    }
+}
 /* All heads of the token at idx. */
 static void lp_rope_heads(const struct lp_args *a, int64_t *idx, const float *row, int64_t mode,
                           int64_t n_pairs) {
     const struct lp_node *n = a->n;
-    int64_t width = n->dst.ne[0], done = 2 * n_pairs;
     for (idx[1] = 0; idx[1] < n->dst.ne[1]; idx[1]++) {
         const float *x = (const float *)(a->src[0] + lp_row_offs(&n->src[0], idx));
         float *y = (float *)(a->dst + lp_row_offs(&n->dst, idx));
-        if (mode == LP_ROPE_NORMAL) {
-            lp_rope_adjacent(y, x, row, done);
-        } else {
-            lp_rope_halves(y, x, row, n_pairs);
-        }
-        if (y != x && width > done) {
-            memmove(y + done, x + done, (size_t)(width - done) * 4);
-        }
+        lp_rope_head(y, x, n->dst.ne[0], row, mode, n_pairs);
     }
 }
 
@@ -78,4 +82,38 @@ int LP_FN(lp_rope_apply_f32_f32)(const struct lp_args *a, int64_t task, void *sc
         lp_rope_heads(a, idx, row, mode, n_pairs);
     }
     return LP_OK;
+}
+
+/* rope_apply of src 1 [width, n_head, n_tokens] by table src 3, stored in rows ids[token], src 2,
+ * of the cache, src 0 and dst, [width, n_cells, n_head]. */
+LP_INLINE int lp_rope_set_rows(const struct lp_args *a, int64_t task, float *turned, int to) {
+    const struct lp_node *n = a->n;
+    const struct lp_opnd *x = &n->src[1], *table = &n->src[3];
+    int64_t mode = n->ip[0], n_pairs = table->ne[0] / lp_rope_row(mode, 1), n_tokens = x->ne[2];
+    if (2 * n_pairs > x->ne[0] || n_tokens > table->ne[1] || n_tokens > n->src[2].ne[0] ||
+        x->ne[0] != n->dst.ne[0] || x->ne[1] > n->dst.ne[2]) {
+        return LP_E_TYPES;
+    }
+    int64_t end = n_tokens * (task + 1) / n->n_tasks;
+    for (int64_t t = n_tokens * task / n->n_tasks; t < end; t++) {
+        const float *row = (const float *)(a->src[3] + t * table->nb[1]);
+        int32_t id;
+        memcpy(&id, a->src[2] + t * n->src[2].nb[0], 4);
+        if (id < 0 || id >= n->dst.ne[1]) {
+            return LP_E_INDEX;
+        }
+        for (int64_t h = 0; h < x->ne[1]; h++) {
+            const char *head = a->src[1] + h * x->nb[1] + t * x->nb[2];
+            char *dst = a->dst + id * n->dst.nb[1] + h * n->dst.nb[2];
+            lp_rope_head(turned, (const float *)head, x->ne[0], row, mode, n_pairs);
+            lp_copy_run(dst, to, (const char *)turned, LP_T_F32, x->ne[0]);
+        }
+    }
+    return LP_OK;
+}
+int LP_FN(lp_rope_set_rows_f32_f32)(const struct lp_args *a, int64_t task, void *scratch) {
+    return lp_rope_set_rows(a, task, scratch, LP_T_F32);
+}
+int LP_FN(lp_rope_set_rows_f16_f32)(const struct lp_args *a, int64_t task, void *scratch) {
+    return lp_rope_set_rows(a, task, scratch, LP_T_F16);
 }

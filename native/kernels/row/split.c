@@ -133,3 +133,7 @@ SPLIT(rope_table, split_rows, dst, COSTLY)
 int64_t lp_scratch_rope_table(const struct lp_node *n) {
     return lp_rope_bytes(n);
 }
+SPLIT(rope_set_rows, split_heads, src[1], PLAIN)
+int64_t lp_scratch_rope_set_rows(const struct lp_node *n) {
+    return n->src[1].ne[0] * 4;
+}
