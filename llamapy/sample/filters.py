@@ -131,6 +131,7 @@ def draw(c: Candidates, u: float) -> int:
 
 def place(c: Candidates, u: float) -> int:
     """Where it stands among the candidates."""
-    reached = np.cumsum(weights(c.logits)[0])
+    reached, _ = weights(c.logits)
+    np.cumsum(reached, out=reached)
     at = int(np.searchsorted(reached, u * reached[-1], side="right"))
     return min(at, len(c) - 1)
