@@ -12,6 +12,9 @@
 #define LP_DOT_ROWS (V_REGS >= 32 ? 4 : 2)
 #define LP_DOT_COLS (V_REGS >= 32 ? 4 : 2)
 #define LP_DOT_ALL (LP_DOT_ROWS * LP_DOT_COLS)
+/* Rows by a single column, where reading takes the time. More would be often a power of two apart,
+ * and so get into each other's way in the cache. */
+#define LP_DOT_ALONE(rd) ((rd)->bytes == 2 ? 2 : 4)
 
 /* How 16 weights, or n < 16 and zeros, are read. */
 struct lp_reader {
@@ -134,10 +137,9 @@ LP_FORCE int lp_mul_mat_f32(const struct lp_reader *rd, const struct lp_args *a,
             lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, 2);
         }
     }
-    for (; col < t.c1; col++) { /* few rows: they are often a power of two apart, and so get into
-                                 * each other's way in the cache */
-        for (int64_t r = t.r0; r < t.r1; r += 4) {
-            lp_dot_block(rd, &t, r, col, 4, 1);
+    for (; col < t.c1; col++) {
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALONE(rd)) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ALONE(rd), 1);
         }
     }
     return LP_OK;
