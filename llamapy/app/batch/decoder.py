@@ -107,7 +107,8 @@ class Place:
         if id in self.tokenizer.eog and not s.sampling.ignore_eos:
             return self.answer("eos")
         self.ids.append(id)
-        self.texts.append(self.stream.push(self.tokenizer.piece(id, special=s.print_special)))
+        if s.stop:
+            self.texts.append(self.stream.push(self._piece(id)))
         if self.stream.stopped is not None:
             return self.answer("stop")
         if len(self.ids) >= plan.n_max:
@@ -115,7 +116,13 @@ class Place:
         self.todo = [id]
         return None
 
+    def _piece(self, id: int) -> bytes:
+        piece: bytes = self.tokenizer.piece(id, special=self.request.settings.print_special)
+        return piece
+
     def answer(self, reason: str) -> Answer:
+        if not self.request.settings.stop:  # then the text is not looked at before its end
+            self.texts.append(self.stream.push(b"".join(map(self._piece, self.ids))))
         rest = self.stream.finish()
         return Answer(
             self.request.number,
