@@ -22,7 +22,7 @@ LP_FORCE void lp_prep8(const struct lp_fmt *f, const int8_t *q, const float *d, 
     if (f->has_min && !f->has_sub) {
         f8_store((float *)(out + 32), f8_mul(vd, f8_from_i(vs)));
     }
-    i32x8 first, second;
+    i32x8 first = i8_set1(0), second = first; /* where they are not asked for */
     if (lp_sub_min(f) || (lp_in_halves(f) && f->off)) {
         lp_half_sums(q, n_group, &first, &second);
     }
