@@ -34,7 +34,7 @@ def serve(model: str, n_threads: int) -> None:
 
         def step() -> None:
             at = ctx.n_past()
-            ctx.decode(ids[at : at + 1])
+            ctx.decode(ids[at : at + 1], copy=False)
 
         for _ in range(10):
             step()

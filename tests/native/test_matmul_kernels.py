@@ -7,6 +7,7 @@ import zlib
 
 import numpy as np
 import pytest
+from cases_matmul import activations
 from harness import Case, Operand, operand, packed, result, row_of, run, values
 from quant_data import (
     FLOATS,
@@ -142,10 +143,7 @@ def test_columns_do_not_see_each_other(row: KernelRow) -> None:
 def test_columns_of_a_pair_are_added_up_after_rounding(row: KernelRow, n: int) -> None:
     rng, k, m = rng_of(row), 256, 24
     raw = random_weights(rng, plain(row.wtype), m, k)
-    if row.xtype == "x8":
-        x = packed(random_x8(rng, n, k).packed, "x8", (k, n))
-    else:
-        x = operand(rng.standard_normal((n, k)).astype(np.float32))
+    x = activations(rng, row.xtype, n, k)
     apart = product(row, raw, x, m)
     w = interleave(raw, plain(row.wtype)) if is_interleaved(row.wtype) else raw
     case = Case([packed(w, row.wtype, (k, m)), x], result("f32", (m, n // 2)), ip=(1,))
@@ -158,10 +156,7 @@ def test_columns_of_a_pair_are_added_up_after_rounding(row: KernelRow, n: int) -
 def test_an_addend_is_added_after_rounding(row: KernelRow, n: int) -> None:
     rng, k, m = rng_of(row), 256, 35
     raw = random_weights(rng, plain(row.wtype), m, k)
-    if row.xtype == "x8":
-        x = packed(random_x8(rng, n, k).packed, "x8", (k, n))
-    else:
-        x = operand(rng.standard_normal((n, k)).astype(np.float32))
+    x = activations(rng, row.xtype, n, k)
     alone = product(row, raw, x, m)
     bias = rng.standard_normal((1, m)).astype(np.float32)
     full = rng.standard_normal((n, m)).astype(np.float32)

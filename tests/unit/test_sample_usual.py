@@ -11,28 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from llamapy.app.bench.phases import NoText
 from llamapy.base.errors import NumericError
 from llamapy.sample import Sampler, SamplerParams
-
-
-class Vocab:
-    eog: frozenset[int] = frozenset()
-    suppress: tuple[int, ...] = ()
-
-    def __init__(self, n_vocab: int) -> None:
-        self.n_vocab = n_vocab
-
-    def piece(self, id: int, special: bool = False) -> bytes:
-        return b""
-
-    def encode(self, text: str | bytes, **_: bool) -> list[int]:
-        return []
 
 
 def both(n: int, **params: Any) -> tuple[Sampler, Sampler]:
     """The sampler as it is, and one that knows the steps alone."""
     p = SamplerParams(**{"seed": 3} | params)
-    native, steps = Sampler(p, Vocab(n)), Sampler(p, Vocab(n))
+    native, steps = Sampler(p, NoText(n)), Sampler(p, NoText(n))
     assert native._usual is not None
     steps._usual = None
     return native, steps
@@ -141,4 +128,4 @@ def test_one_number_is_drawn_for_a_token() -> None:
     ],
 )
 def test_other_chains_go_through_the_steps(params: dict[str, Any]) -> None:
-    assert Sampler(SamplerParams(**params), Vocab(2000))._usual is None
+    assert Sampler(SamplerParams(**params), NoText(2000))._usual is None
