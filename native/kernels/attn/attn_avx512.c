@@ -3,6 +3,7 @@
 #include "lp_math.h"
 #include "lp_load.h"
 #include "kernels/attn/shape.h"
+#include "kernels/attn/cells.h"
 #include "kernels/attn/micro.h"
 #include "kernels/attn/widen.h"
 #include "kernels/attn/tile.h"

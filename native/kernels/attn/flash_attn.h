@@ -23,15 +23,6 @@ static int lp_open_rows(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t 
     return lp_attn_rows(t, kv_head, r0, n);
 }
 
-/* Rows [r, end) of one list: the end. */
-static int64_t lp_same_list(const struct lp_attn *t, int64_t r, int64_t n) {
-    int64_t end = r + 1;
-    while (end < n && t->list[end] == t->list[r]) {
-        end++;
-    }
-    return end;
-}
-
 /* M' = max(M, m); a = exp(M - M'), 0 for M = -inf; b = exp(m - M'); L = fma(L, a, l * b). */
 LP_INLINE void lp_merge_sums(v16 m, v16 l, v16 *M, v16 *L, v16 *a, v16 *b) {
     v16 top = v_max(*M, m);
@@ -85,24 +76,18 @@ static void lp_finish_row(float *out, const float *sum, float M, float L, const 
     }
 }
 
-/* Rows [r0, r1) of the block, all of one list, over every tile they may see. */
-static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r1) {
-    int64_t lo = t->n_places, hi = 0;
-    for (int64_t r = r0; r < r1; r++) {
-        lo = t->lo[r] < t->hi[r] && t->lo[r] < lo ? t->lo[r] : lo;
-        hi = t->hi[r] > hi ? t->hi[r] : hi;
-    }
-    for (int64_t tile = lo / LP_TILE; tile * LP_TILE < hi; tile++) {
-        int any = 0;
-        int status = lp_tile_run(t, kv_head, r0, r1, tile, (tile + 1) * LP_TILE < hi, &any);
-        if (status) {
-            return status;
-        }
-        if (any) {
-            lp_merge_tile(t, r0, r1);
+/* Rows [0, n_rows) of the block over every tile they may see. */
+static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t n_rows) {
+    struct lp_walk w = {.kv_head = kv_head, .n_rows = n_rows};
+    struct lp_tile tiles[2];
+    int status = lp_next_tile(&w, t, &tiles[0]);
+    for (int i = 0; !status && tiles[i].r0 < tiles[i].r1; i ^= 1) {
+        status = lp_next_tile(&w, t, &tiles[i ^ 1]);
+        if (!status && lp_tile_run(t, &tiles[i], &tiles[i ^ 1])) {
+            lp_merge_tile(t, tiles[i].r0, tiles[i].r1);
         }
     }
-    return LP_OK;
+    return status;
 }
 
 int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *scratch) {
@@ -120,9 +105,8 @@ int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *s
     for (int64_t r = 0; r < LP_ROWS + LP_PAD; r++) {
         t.M[r] = -V_INF, t.L[r] = 0.0f;
     }
-    for (int64_t r = 0, end; !status && r < rows; r = end) {
-        end = lp_same_list(&t, r, rows);
-        status = lp_attend(&t, kv_head, r, end);
+    if (!status) {
+        status = lp_attend(&t, kv_head, rows);
     }
     for (int64_t r = 0; !status && r < rows; r++) {
         int64_t head = lp_attn_head(&t, kv_head, r0 + r), token = lp_attn_token(&t, r0 + r);
@@ -133,12 +117,12 @@ int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *s
     return status;
 }
 
-/* Write the parts of rows [0, rows) of the block for one tile. */
-static void lp_write_parts(const struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t r,
-                           int64_t end, int64_t tile) {
+/* Write the parts of a tile's rows; row 0 of the block is row r0 of the kv head. */
+static void lp_write_parts(const struct lp_attn *t, const struct lp_tile *e, int64_t kv_head,
+                           int64_t r0) {
     const struct lp_opnd *dst = &t->args->n->dst;
-    for (; r < end; r++) {
-        char *at = t->args->dst + tile * dst->nb[1] +
+    for (int64_t r = e->r0; r < e->r1; r++) {
+        char *at = t->args->dst + e->index * dst->nb[1] +
                    lp_attn_head(t, kv_head, r0 + r) * dst->nb[2] +
                    lp_attn_token(t, r0 + r) * dst->nb[3];
         float *out = (float *)(void *)at;
@@ -150,6 +134,22 @@ static void lp_write_parts(const struct lp_attn *t, int64_t kv_head, int64_t r0,
         out[t->dv] = t->m[r];
         out[t->dv + 1] = t->l[r];
     }
+}
+
+/* Tiles [from, to) of rows [r0, r0 + n_rows) of the kv head, each on its own. */
+static int lp_attend_parts(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t n_rows,
+                           int64_t from, int64_t to) {
+    struct lp_walk w = {kv_head, n_rows, .first = from, .end = to, .every = 1};
+    struct lp_tile tiles[2];
+    int status = lp_next_tile(&w, t, &tiles[0]);
+    for (int i = 0; !status && tiles[i].r0 < tiles[i].r1; i ^= 1) {
+        status = lp_next_tile(&w, t, &tiles[i ^ 1]);
+        if (!status) {
+            lp_tile_run(t, &tiles[i], &tiles[i ^ 1]);
+            lp_write_parts(t, &tiles[i], kv_head, r0);
+        }
+    }
+    return status;
 }
 
 int LP_FN(lp_flash_attn_part_kv_kv)(const struct lp_args *args, int64_t task, void *scratch) {
@@ -166,15 +166,8 @@ int LP_FN(lp_flash_attn_part_kv_kv)(const struct lp_args *args, int64_t task, vo
     for (int64_t r0 = 0; !status && r0 < t.n_rows; r0 += LP_ROWS) {
         int64_t rows = t.n_rows - r0 < LP_ROWS ? t.n_rows - r0 : LP_ROWS;
         status = lp_open_rows(&t, kv_head, r0, rows);
-        for (int64_t r = 0, end; !status && r < rows; r = end) {
-            end = lp_same_list(&t, r, rows);
-            for (int64_t tile = from; !status && tile < to; tile++) {
-                int any;
-                status = lp_tile_run(&t, kv_head, r, end, tile, tile + 1 < to, &any);
-                if (!status) {
-                    lp_write_parts(&t, kv_head, r0, r, end, tile);
-                }
-            }
+        if (!status) {
+            status = lp_attend_parts(&t, kv_head, r0, rows, from, to);
         }
     }
     return status;

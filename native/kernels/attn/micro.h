@@ -73,28 +73,11 @@ static void lp_dots_panel(float *s, const float *q, const float *panel, int64_t 
     }
 }
 
-/* Ask for n bytes from p, which are read soon: to the second level, since a tile and the queries
- * fill the first. */
-LP_INLINE void lp_ask(const char *p, int64_t n) {
-    for (int64_t i = 0; i < n; i += 64) {
-        __builtin_prefetch(p + i, 0, 2);
-    }
-    if (n % 64) { /* the row may end in one line more */
-        __builtin_prefetch(p + n - 1, 0, 2);
-    }
-}
-
-/* Rows of K or V: where they can be read, and where they lie in the cache. Those of the next tile
- * lie `ahead` bytes further, and are fetched meanwhile if `ask` is set (of K: so many bytes). */
-struct lp_cells {
-    const char *const *row, *const *cell;
-    int64_t ahead, ask;
-};
-
-/* Dots of n_row rows (a constant) with 16 keys where they lie; head padded to dk_pad. Row and key
- * of a sum in part: 16 / n_row keys (a power of two) at a time. */
-LP_INLINE void lp_dots_rows(float *s, const float *q, const struct lp_cells *k, int64_t dk_pad,
-                            int type, int n_row) {
+/* Dots of n_row rows (a constant) with 16 keys, places j0 .. of the tile, where they lie; head
+ * padded to dk_pad. Row and key of a sum in part: 16 / n_row keys (a power of two) at a time. */
+LP_INLINE void lp_dots_rows(float *s, const float *q, const char *const *k,
+                            const struct lp_ahead *ahead, int j0, int64_t dk_pad, int type,
+                            int n_row) {
     const int n_key = n_row == 1 ? 16 : n_row == 2 ? 8 : 4;
     const int step = V_REGS >= 32 ? 4 : 1;
     int64_t size = lp_type_bytes(type);
@@ -111,10 +94,7 @@ LP_INLINE void lp_dots_rows(float *s, const float *q, const struct lp_cells *k, 
             for (int c = 0; c < n_row * step; c++) {
                 acc[c] = v_zero();
             }
-#pragma GCC unroll 4
-            for (int w = 0; w < step; w++) {
-                lp_ask(k->cell[j + i + w] + k->ahead, k->ask);
-            }
+            lp_ask_ahead(ahead, j0 + j + i, step, 0, dk_pad * size);
             for (int64_t d = 0; d < dk_pad; d += 16) {
                 v16 x[LP_BLOCK];
 #pragma GCC unroll 4
@@ -123,7 +103,7 @@ LP_INLINE void lp_dots_rows(float *s, const float *q, const struct lp_cells *k, 
                 }
 #pragma GCC unroll 4
                 for (int w = 0; w < step; w++) {
-                    v16 y = lp_load_as(k->row[j + i + w] + d * size, type, 16);
+                    v16 y = lp_load_as(k[j + i + w] + d * size, type, 16);
 #pragma GCC unroll 4
                     for (int r = 0; r < n_row; r++) {
                         acc[r * step + w] = v_fma(x[r], y, acc[r * step + w]);
@@ -149,7 +129,8 @@ LP_INLINE void lp_dots_rows(float *s, const float *q, const struct lp_cells *k, 
 
 /* What lp_values reads, beside o and p. */
 struct lp_value_rows {
-    struct lp_cells v;
+    const char *const *v;
+    const struct lp_ahead *ahead;
     int64_t dv_pad;
     int from, to; /* places */
 };
@@ -168,12 +149,10 @@ LP_INLINE void lp_values(float *o, const float *p, const struct lp_value_rows *x
     }
     for (int j = x->from; j < to; j++) {
         v16 y[LP_DIMS];
-        if (x->v.ask) {
-            lp_ask(x->v.cell[j] + x->v.ahead + d0 * size, 16 * n_dim * size);
-        }
+        lp_ask_ahead(x->ahead, j, 1, d0 * size, 16 * n_dim * size);
 #pragma GCC unroll 4
         for (int d = 0; d < n_dim; d++) {
-            y[d] = lp_load_as(x->v.row[j] + (d0 + 16 * d) * size, type, 16);
+            y[d] = lp_load_as(x->v[j] + (d0 + 16 * d) * size, type, 16);
         }
 #pragma GCC unroll 4
         for (int r = 0; r < n_row; r++) {
@@ -231,7 +210,7 @@ static void lp_values_any(float *o, const float *p, const struct lp_value_rows *
                           int n_row) {
     LP_BY_ROWS(lp_values_row, o, p, x)
 }
-static void lp_dots_any(float *s, const float *q, const struct lp_cells *k, int64_t dk_pad,
-                        int type, int n_row) {
-    LP_BY_ROWS(lp_dots_rows, s, q, k, dk_pad)
+static void lp_dots_any(float *s, const float *q, const char *const *k,
+                        const struct lp_ahead *ahead, int j0, int64_t dk_pad, int type, int n_row) {
+    LP_BY_ROWS(lp_dots_rows, s, q, k, ahead, j0, dk_pad)
 }

@@ -75,18 +75,19 @@ LP_INLINE void lp_widen_floats(float *dst, const char *p, int64_t n, int type) {
 }
 
 /* Rows [0, n_rows) of n elements at p[i], padded with zeros to a multiple of 16, to dst + i *
- * stride. Meanwhile `ask` bytes at p[i] + ahead are fetched. */
+ * stride. They are places j0 .. of the tile. */
 struct lp_wide_rows {
     const char *const *p;
-    int64_t ahead, ask, n, stride;
-    int n_rows;
+    const struct lp_ahead *ahead;
+    int64_t n, stride;
+    int n_rows, j0;
 };
 
 #define LP_EACH_ROW(call)                                                                          \
     for (int i = 0; i < w->n_rows; i++) {                                                          \
         float *to = dst + i * w->stride;                                                           \
         const char *p = w->p[i];                                                                   \
-        lp_ask(p + w->ahead, w->ask);                                                              \
+        lp_ask_ahead(w->ahead, w->j0 + i, 1, 0, w->ahead->n_bytes);                                \
         call;                                                                                      \
     }                                                                                              \
     break
