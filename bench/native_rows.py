@@ -69,7 +69,9 @@ def attention(
     kv = [rng.standard_normal((n_places, heads[1], width)).astype(np.float16) for _ in range(2)]
     idx = np.arange(n_places, dtype=np.int32)[None, :]
     q = rng.standard_normal((n_tokens, heads[0], width)).astype(np.float32)
-    return Attention(q, kv[0], kv[1], idx, causal(n_tokens, n_past), scale=width**-0.5)
+    return Attention(
+        q, kv[0], kv[1], idx, causal(n_tokens, n_past), scale=width**-0.5, types=("f16", "f16")
+    )
 
 
 def attention_jobs(rng: np.random.Generator) -> Iterator[Job]:
@@ -79,7 +81,7 @@ def attention_jobs(rng: np.random.Generator) -> Iterator[Job]:
             a = attention(rng, heads, width, n_tokens, n_past)
             pairs = n_tokens * n_past + n_tokens * (n_tokens + 1) / 2
             yield Job(
-                f"{size}, {n_tokens} behind {n_past}", "flash_attn", ("f16", "f16"), a.whole(),
+                f"{size}, {n_tokens} behind {n_past}", "flash_attn", ("kv", "kv"), a.whole(),
                 pairs * heads[0] * width * 4, "GFLOP/s",
             )  # fmt: skip
         for n_past in (255, 4095):
@@ -87,7 +89,7 @@ def attention_jobs(rng: np.random.Generator) -> Iterator[Job]:
             n_bytes = (n_past + 1) * heads[1] * width * 4
             for family, case in (("flash_attn", a.whole()), ("flash_attn_part", a.parts())):
                 name = f"{size}, 1 behind {n_past}"
-                yield Job(name, family, ("f16", "f16"), case, n_bytes, "GB/s")
+                yield Job(name, family, ("kv", "kv"), case, n_bytes, "GB/s")
 
 
 def seconds(row: KernelRow, case: Case, n_threads: int) -> float:
