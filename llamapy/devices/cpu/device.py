@@ -131,8 +131,9 @@ class CpuDevice:
     def prepare(self, nodes: list[Tensor], keep: Collection[int] = ()) -> list[Tensor]:
         return prepare(nodes, keep, self.n_threads)
 
-    def lower(self, nodes: list[Tensor]) -> CpuProgram:
-        return CpuProgram(self, lower(nodes, self._kernels))
+    def lower(self, nodes: list[Tensor], *, apart: bool = False) -> CpuProgram:
+        """`apart`: no node touches what another one writes."""
+        return CpuProgram(self, lower(nodes, self._kernels, apart=apart))
 
     def copy_in(self, src: Tensor, dst: Tensor) -> None:
         from_buffer, from_offset = src.home()

@@ -187,8 +187,9 @@ def _records(rows: list[list[int]], fps: list[list[float]]) -> npt.NDArray[Any]:
     return plan
 
 
-def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
-    """Records for the nodes that compute (views are skipped), with LP_SYNC where one must wait."""
+def lower(nodes: list[Tensor], kernels: Kernels, *, apart: bool = False) -> Plan:
+    """Records for the nodes that compute (views are skipped), with LP_SYNC where one must wait;
+    none must where the caller says that they are `apart`."""
     low, stage = _Lowering(), _Stage()
     rows: list[list[int]] = []
     fps: list[list[float]] = []
@@ -203,7 +204,8 @@ def lower(nodes: list[Tensor], kernels: Kernels) -> Plan:
         operands = [low.operand(t) for t in (node, *node.src)]
         written, *read = [span for _, span in operands]
         writes = [written, *(read[i] for i in op.also_writes)]
-        flags = SYNC if stage.must_wait(read[1:] if op.writes_src else read, writes) else 0
+        waits = not apart and stage.must_wait(read[1:] if op.writes_src else read, writes)
+        flags = SYNC if waits else 0
         ints, floats = _params(node)
         row = [kernel, flags, len(node.src), 0, *ints, *[0] * (2 * N_PARAMS - len(ints))]
         for words, _ in operands:
