@@ -47,6 +47,8 @@ class Cells:
         self._free_from = 0  # all cells before this one are taken
         self._last: dict[int, int] = {}  # pos_max by sequence
         self._rows: dict[int, tuple[int, Ints]] = {}  # by sequence: base of its list, and the list
+        self._shown: tuple[list[int], list[int], int] = [], [], 0  # what `_table` holds
+        self._table: Ints = np.empty((0, 0), np.int32)
 
     def held(self, seq: int) -> Ints:
         """The positions of a sequence, in the order of their cells."""
@@ -101,8 +103,8 @@ class Cells:
         at = slice(places[0], places[-1] + 1) if near else cells
         if max(self.pos[at].tolist()) >= 0:
             self._forget()
+            self.member[:, at] = False
         self.pos[at] = ubatch.pos
-        self.member[:, at] = False
         for cell, pos, seqs in zip(places, ubatch.pos.tolist(), ubatch.seqs, strict=True):
             for seq in seqs:
                 self.member[seq, cell] = True
@@ -189,9 +191,7 @@ class Cells:
         else:
             bases = self._bases(places, at, len(lists))
             ranges = self._ranges(places, at, lists, bases)
-        rows = [self._row(s, b, n_kv) for s, b in zip(lists, bases, strict=True)]
-        idx = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        return GroupView(cells, idx.reshape(len(rows), n_kv), np.array(ranges, np.int32))
+        return GroupView(cells, self._idx(lists, bases, n_kv), np.array(ranges, np.int32))
 
     def _ranges(
         self, places: list[int], at: list[int], lists: list[int], bases: list[int]
@@ -206,7 +206,7 @@ class Cells:
     def whole(self, ubatch: Ubatch, lists: list[int], n_kv: int) -> GroupView:
         """For tokens that have no place here, and see all of their sequence."""
         row_of = {seq: i for i, seq in enumerate(lists)}
-        idx = np.stack([self._row(seq, 0, n_kv) for seq in lists])
+        idx = self._idx(lists, [0] * len(lists), n_kv)
         ends = [self.pos_max(seq) + 1 for seq in lists]
         at = [row_of[seqs[0]] for seqs in ubatch.seqs]
         ranges = np.array([(row, 0, ends[row], 0) for row in at], np.int32)
@@ -221,6 +221,18 @@ class Cells:
         for row, pos in zip(at, places, strict=True):
             first[row] = min(first[row], pos)
         return [self._base(pos) for pos in first]
+
+    def _idx(self, lists: list[int], bases: list[int], n_kv: int) -> Ints:
+        """The lists as [n_lists, n_kv]. While it is asked for the same ones, `_add` writes what is
+        new to their rows in the table, and nothing is put together anew."""
+        if self._shown != (lists, bases, n_kv):
+            table = np.stack([self._row(*of, n_kv) for of in zip(lists, bases, strict=True)])
+            for seq in set(self._shown[0]).difference(lists):  # they let go of the old table
+                base, row = self._rows[seq]
+                self._rows[seq] = base, row.copy()
+            self._rows.update(zip(lists, zip(bases, table, strict=True), strict=True))
+            self._shown, self._table = (lists, bases, n_kv), table
+        return self._table
 
     def _row(self, seq: int, base: int, n_kv: int) -> Ints:
         """Cells of positions [base, base + n_kv) of a sequence, -1 where there is none."""

@@ -6,7 +6,7 @@ the cells of a head follow each other, so that attention, which works head by he
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -121,11 +121,9 @@ class UnifiedCache:
         lists = list(dict.fromkeys(seqs[0] for seqs in ubatch.seqs))
         if not self.causal:
             self._check_new(lists)
-        next_pos = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
         places = ubatch.pos.tolist()
-        for pos, seqs in zip(places, ubatch.seqs, strict=True):
-            for seq in seqs:
-                next_pos[seq] = min(next_pos[seq], pos)
+        forgets = any(group.forgets for group in self._groups)
+        next_pos = self._next_pos(places, ubatch.seqs) if forgets else []
         chosen = []
         for group in self._groups:
             cells = group.choose(ubatch.n_tokens, next_pos)
@@ -136,6 +134,14 @@ class UnifiedCache:
                 )
             chosen.append(cells)
         return UnifiedStep(self._groups, ubatch, lists, chosen, max(places))
+
+    def _next_pos(self, places: list[int], seqs_of: Sequence[tuple[int, ...]]) -> list[int]:
+        """See Cells.choose: of a ubatch's tokens, at `places` of their sequences."""
+        next_pos = [self.pos_max(s) + 1 for s in range(self.n_seq_max)]
+        for pos, seqs in zip(places, seqs_of, strict=True):
+            for seq in seqs:
+                next_pos[seq] = min(next_pos[seq], pos)
+        return next_pos
 
     def _check_new(self, seqs: list[int]) -> None:
         """A token that comes later would have to be seen by those that have been computed."""
