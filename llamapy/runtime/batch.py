@@ -17,8 +17,7 @@ _INT, _BOOL = np.dtype(np.int32), np.dtype(np.bool_)
 # Of a step of one token, which is made often: the weights have just driven all else out of the
 # CPU's caches, and each call into numpy takes 5 to 20 us.
 _NO, _YES = np.zeros(1, np.bool_), np.ones(1, np.bool_)
-_FIRST, _NONE = np.zeros(1, np.int32), np.zeros(0, np.int32)
-for _constant in (_NO, _YES, _FIRST, _NONE):
+for _constant in (_NO, _YES):
     _constant.flags.writeable = False
 
 
@@ -42,7 +41,8 @@ class Batch:
         for name, array, type_ in (
             ("tokens", self.tokens, _INT), ("pos", self.pos, _INT), ("want", self.want, _BOOL)
         ):  # fmt: skip
-            if array.dtype != type_ or array.shape != (n,):
+            same = array.dtype is type_ or array.dtype == type_  # the first is much quicker told
+            if not same or array.shape != (n,):
                 raise UsageError(
                     f"a batch of {n} tokens: {name} must be {type_}[{n}], not "
                     f"{array.dtype}{list(array.shape)}"
@@ -110,11 +110,9 @@ def _places(batch: Batch) -> Ints:
 
 def whole(batch: Batch) -> Ubatch:
     """All tokens as they are."""
-    if batch.n_tokens == 1:
-        outputs = order = _FIRST if batch.n_outputs else _NONE
-    else:
+    order = outputs = counted(0, batch.n_outputs)
+    if 0 < batch.n_outputs < batch.n_tokens:
         outputs = batch.want.nonzero()[0].astype(np.int32)
-        order = np.arange(len(outputs), dtype=np.int32)
     return Ubatch(batch.tokens, batch.pos, batch.seqs, outputs, order)
 
 

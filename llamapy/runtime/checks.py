@@ -31,7 +31,8 @@ def check(batch: Batch, ctx: Where, twins: Callable[[int], set[int]], n_places: 
     if low < 0 or high >= ctx.hp.n_vocab:
         bad = low if low < 0 else high
         raise UsageError(f"token {bad} is outside the vocabulary of {ctx.hp.n_vocab}")
-    _check_alike(batch, ctx, twins)
+    if max(map(len, batch.seqs)) > 1:
+        _check_alike(batch, ctx, twins)
     next_pos: dict[int, int] = {}
     for pos, seqs in zip(batch.pos.tolist(), batch.seqs, strict=True):
         for seq in seqs:

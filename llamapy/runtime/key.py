@@ -47,14 +47,12 @@ class GraphKey(NamedTuple):
         """The key of a graph that serves this one and others: tokens, outputs and lists are filled
         up with the last one of each (inputs.fill), which computes and stores the same once more.
         It does not pay for one prompt, but where many of all lengths would be built for."""
-        n_tokens, n_outputs = (
-            min(rounded(n, unit), n_ubatch) for n in (self.n_tokens, self.n_outputs)
-        )
+        n_tokens = min(rounded(self.n_tokens, unit), n_ubatch)
+        n_outputs = min(rounded(self.n_outputs, unit), n_ubatch)
         if n_outputs == n_tokens and self.n_outputs < self.n_tokens:
             n_outputs = self.n_outputs  # a graph that gives every row does not choose any
-        return self._replace(
-            n_tokens=n_tokens, n_outputs=n_outputs, sizes=(n_lists, *self.sizes[1:])
-        )
+        sizes = (n_lists, *self.sizes[1:])
+        return GraphKey(n_tokens, n_outputs, sizes, self.ends, self.encodes)
 
     def shape(self) -> GraphShape:
         n_lists, *n_kv = self.sizes
