@@ -169,6 +169,8 @@ class _Batch:
         with Progress("batch", "tokens", shown=not log.json) as progress:
 
             def tell(t: Totals) -> None:
+                if not progress.due():
+                    return
                 lines = f"lines {t.n_kept + t.n_done} done {t.n_failed} failed {t.left_lines} left"
                 progress.update(t.n_prompt + t.n_generated, t.total, lines)
 

@@ -55,17 +55,21 @@ class Progress:
         if self._terminal:
             self._before = (self._before + text).rpartition("\n")[2]
 
-    def update(self, done: int, total: int, more: str = "") -> None:
-        """`done` of `total` units; a line appears when it is due, with `more` at its end."""
+    def due(self) -> bool:
+        """Whether an update would be seen."""
         now = time.monotonic()
         if self._start is None:
             self._start = self._last = now
         first = self._last == self._start
         pause = FIRST_S if first and self._terminal else TERMINAL_S if self._terminal else PLAIN_S
-        if not self._shown or not self._before.isprintable() or now - self._last < pause:
+        return self._shown and self._before.isprintable() and now - self._last >= pause
+
+    def update(self, done: int, total: int, more: str = "") -> None:
+        """`done` of `total` units; a line appears when it is due, with `more` at its end."""
+        if not self.due() or self._start is None:
             return
-        self._last = now
-        text = progress_text(self._label, self._unit, done, total, now - self._start)
+        self._last = time.monotonic()
+        text = progress_text(self._label, self._unit, done, total, self._last - self._start)
         text += f", {more}" if more else ""
         if self._terminal:
             room = shutil.get_terminal_size().columns - 1 - len(self._before)
