@@ -7,6 +7,7 @@ with typer-annotated parameters, which returns an exit code or nothing.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
@@ -152,6 +153,9 @@ def entry() -> NoReturn:
     # Opening a model makes hundreds of thousands of objects that last (a vocabulary, a graph); the
     # collector's usual pace would walk over them again and again before the first token.
     gc.set_threshold(200_000, 20, 20)
+    # numpy multiplies nothing large here, but its library starts a thread for each core, which then
+    # spins for 0.1 s beside ours.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     streams.prepare()
     try:
         streams.listen_to_interrupts(True)

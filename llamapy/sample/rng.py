@@ -7,7 +7,7 @@ token.
 
 from __future__ import annotations
 
-import secrets
+import os
 
 from llamapy.sample.params import RANDOM_SEED
 
@@ -42,4 +42,4 @@ class Rng:
 
 def actual_seed(seed: int) -> int:
     """`seed`, or one from the system (32 bits) where it is the mark for that."""
-    return secrets.randbelow(RANDOM_SEED) if seed == RANDOM_SEED else seed
+    return int.from_bytes(os.urandom(8), "little") % RANDOM_SEED if seed == RANDOM_SEED else seed

@@ -215,3 +215,18 @@ def test_commands_import_nothing_heavy_at_module_level() -> None:
                 if parts[0] == "llamapy" and len(parts) > 1:
                     ok = parts[1] in light or name.startswith(("llamapy.app", "llamapy.loader"))
                     assert ok, f"{path.name}:{node.lineno}"
+
+
+@pytest.mark.parametrize(("given", "left"), [(None, "1"), ("3", "3")])
+def test_numpy_starts_no_threads_unless_asked_to(given: str | None, left: str) -> None:
+    code = (
+        "import atexit, os, sys; from llamapy.cli.main import entry; sys.argv[1:] = ['--version'];"
+        "atexit.register(lambda: print(os.environ['OPENBLAS_NUM_THREADS'])); entry()"
+    )
+    env = {k: v for k, v in os.environ.items() if k != "OPENBLAS_NUM_THREADS"}
+    if given is not None:
+        env["OPENBLAS_NUM_THREADS"] = given
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True, cwd=ROOT
+    )
+    assert done.stdout.splitlines()[1:] == [left]
