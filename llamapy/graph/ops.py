@@ -137,6 +137,13 @@ def _ids_of(name: str, ids: Tensor, n_used: int, n_tokens: int) -> None:
         raise ValueError(f"{name}: ids {list(ids.ne)} are not [{n_used}, {n_tokens}]")
 
 
+def _highest(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """Rows [n, n_rows]: of each the place of its highest element, i32 [n_rows]."""
+    if srcs[0].ne[2] * srcs[0].ne[3] != 1:
+        raise ValueError(f"highest takes one table of rows, not {list(srcs[0].ne)}")
+    return I32, (srcs[0].ne[1], 1, 1, 1)
+
+
 def _mul_mat_id(srcs: tuple[Tensor, ...], p: Params) -> Result:
     """Weights [k, m, n_expert] by x [k, n_used or 1, n_tokens]: [m, n_used, n_tokens]; ids i32
     [n_used, n_tokens] say whose weights multiply a column."""
@@ -263,6 +270,8 @@ ROWS: tuple[Op, ...] = (
     Op("rope_set_rows", (4, 4), same, (("mode", "int"),), writes_src=True),
     # weight, x, [addend]. `precise`: the activation is not rounded to 8 bits.
     Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"), ("pairs", "switch")), in_place=(2,)),
+    # Of each row where its highest element is, of equal ones the first; -1: NaN, or not finite.
+    Op("highest", (1, 1), _highest),
     # Mixture of experts: who computes a token, what each says, and the sum of that.
     Op(
         "top_k_ids", (1, 1), _top_k_ids, (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))

@@ -48,6 +48,14 @@ static void top_k_ids(struct trial *t) {
     }
 }
 
+static void highest(struct trial *t) {
+    for (int64_t n = 1; n < 300; n += 37) {
+        operand(t, 0, "f32", SHAPE(n, 5), n % 2 ? 12 : 0);
+        place(t, DST, "i32", SHAPE(5), 0);
+        compute(t);
+    }
+}
+
 static void take_ids(struct trial *t) {
     for (int64_t n = 1; n < 70; n += 17) {
         operand(t, 0, "f32", SHAPE(n, 5), 12);

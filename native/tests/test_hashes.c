@@ -49,6 +49,7 @@ static const struct {
     {"swiglu_oai", gated_float},
     {"swiglu_oai_quant", gated_quant},
     {"mul_mat_id", mul_mat_id},
+    {"highest", highest},
     {"top_k_ids", top_k_ids},
     {"take_ids", take_ids},
     {"add_id", add_id},

@@ -73,6 +73,20 @@ def top_k_ids(rng: Rng, row: KernelRow) -> list[Case]:
     return cases
 
 
+def highest(rng: Rng, row: KernelRow) -> list[Case]:
+    few = np.array([-np.inf, -2.5, -0.0, 0.0, 1e-45, 1.5, np.inf, np.nan], np.float32)
+    cases = []
+    for n, n_rows in ((1, 1), (1, 9), (63, 3), (64, 2), (65, 33), (300, 5), (4099, 2)):
+        for most in (6, 7, 8):  # with infinities, with NaN
+            x = few[rng.integers(0, most, (n_rows, n))]
+            cases.append(Case([operand(x)], result("i32", (n_rows,)), name=f"{most}, {n} {n_rows}"))
+        rising = np.sort(gaps(rng, n_rows, n), axis=1)
+        for name, x in (("rising", rising), ("falling", rising[:, ::-1].copy())):
+            dst = result("i32", (n_rows,))
+            cases.append(Case([operand(x)], dst, name=f"{name}, {n} {n_rows}"))
+    return cases
+
+
 def take_ids(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
     for n_expert, k, n_tokens in ((1, 1, 1), (8, 2, 5), (64, 6, 33)):
@@ -124,6 +138,7 @@ def concat(rng: Rng, row: KernelRow) -> list[Case]:
 
 CASES = {
     "mul_mat_id": mul_mat_id,
+    "highest": highest,
     "top_k_ids": top_k_ids,
     "take_ids": take_ids,
     "add_id": add_id,

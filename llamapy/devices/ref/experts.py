@@ -28,6 +28,13 @@ def top_k_ids(node: Tensor, scores: Array) -> Array:
     return order[..., :k]
 
 
+def highest(node: Tensor, x: Array) -> Array:
+    """x [1, 1, n_rows, n]: where each row's highest is, [1, 1, 1, n_rows]."""
+    at = x.argmax(axis=-1, keepdims=True)  # where there is a NaN, that one
+    fine = np.isfinite(np.take_along_axis(x, at, axis=-1))
+    return np.where(fine, at, -1).reshape(1, 1, 1, -1)
+
+
 def take_ids(node: Tensor, values: Array, ids: Array) -> Array:
     check_ids(ids, values.shape[-1], node)
     return np.take_along_axis(values, ids, axis=-1)

@@ -17,6 +17,7 @@ from llamapy.devices.ref.attention import flash_attn, flash_attn_merge, flash_at
 from llamapy.devices.ref.experts import (
     add_id,
     check_ids,
+    highest,
     mul_mat_id,
     take_ids,
     top_k_ids,
@@ -204,6 +205,7 @@ MEANING: dict[str, Meaning] = {
     "soft_max": soft_max,
     "sum_rows": lambda node, x: x.sum(axis=-1, keepdims=True),
     "concat": lambda node, a, b: np.concatenate((a, b), axis=3 - node.params["axis"]),
+    "highest": highest,
     "top_k_ids": top_k_ids,
     "take_ids": take_ids,
     "mul_mat_id": mul_mat_id,

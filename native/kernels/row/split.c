@@ -99,6 +99,14 @@ int64_t lp_split_take_ids(const struct lp_node *n, int n_threads) {
     return split_tokens(n, 4 * n->dst.ne[0], n_threads);
 }
 NO_SCRATCH(take_ids)
+int64_t lp_split_highest(const struct lp_node *n, int n_threads) {
+    const struct lp_opnd *x = &n->src[0];
+    if (x->nb[0] != 4 || x->ne[0] > INT32_MAX || n->dst.ne[0] != x->ne[1]) {
+        return -1;
+    }
+    return split_rows(x, PLAIN, n_threads);
+}
+NO_SCRATCH(highest)
 int64_t lp_split_top_k_ids(const struct lp_node *n, int n_threads) {
     const int64_t n_expert = n->src[0].ne[0], k = n->ip[0], n_group = n->ip[1];
     if (n_group < 1 || n_expert % n_group || n->ip[2] < 1 || n->ip[2] > n_group || k < 1 ||
