@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from llamapy.graph.cgraph import CGraph
-from llamapy.graph.ops import OPS
+from llamapy.graph.ops import OPS, make
 from llamapy.graph.tensor import OUTPUT, Tensor
 from llamapy.kv.api import Memory
 from llamapy.loader.hparams import HParams
@@ -48,9 +48,11 @@ class Builder:
     memory: Memory
     shape: GraphShape
     n_ctx: int = 0  # of the context the graph is for
+    with_highest: bool = False  # whether it also says which logit of each row is the highest
     inputs: list[Input] = field(default_factory=list)
     cgraph: CGraph = field(default_factory=CGraph)
     result: Tensor | None = None
+    highest: Tensor | None = None
     stored: dict[Tensor, tuple[Tensor, Tensor]] = field(default_factory=dict)  # by a cache's K
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
     adapter_ids: Callable[[int], Tensor] | None = None  # of all tokens, or of the wanted ones
@@ -150,6 +152,10 @@ class Builder:
             result.flags |= OUTPUT
             self.result = result
             self.expand(result)
+            if self.with_highest and self.shape.ends == LOGITS:
+                self.highest = make("highest", result)
+                self.highest.flags |= OUTPUT
+                self.expand(self.highest)
         else:
             self.expand(*_writers(result))
 

@@ -33,7 +33,7 @@ from llamapy.runtime.batch import Batch, single, split, whole
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
 from llamapy.runtime.encode import encoding, text_batch
-from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_rows
+from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_ids, read_rows
 from llamapy.runtime.key import Counters, GraphKey, rounded, unit_of
 from llamapy.runtime.memory import open_memory
 from llamapy.runtime.params import ContextParams, Parts
@@ -72,6 +72,7 @@ class Context(Closing):
         self._kept = Kept(N_KEPT_ROUNDED if rounds else N_KEPT)
         self._closed = False
         self._n_outputs = 0
+        self.highest: Ints = np.empty(0, np.int32)  # see process_ubatch
         try:
             self.reserve(rounded(params.n_seq_max, self._unit))
             self._pool = self._cpu.pool  # now, so that `abort` finds it at any time
@@ -167,7 +168,9 @@ class Context(Closing):
     ) -> Floats:
         """One ubatch through the graph: [n_outputs, n_vocab or n_embd], a view of the output buffer
         that the next ubatch overwrites. A failed run leaves the memory's books as they were. `run`
-        computes the graph once its inputs are filled; another one may watch it do so."""
+        computes the graph once its inputs are filled; another one may watch it do so. With
+        `params.highest`, `self.highest` then says where in each row of logits the highest is, of
+        equal ones the first; -1: there is a NaN, or it is not finite. A view, too."""
         step = self.memory.begin(ubatch)
         try:
             step.apply()  # the one line that edits the cache's books
@@ -188,6 +191,7 @@ class Context(Closing):
         except BaseException:
             step.revert()
             raise
+        self.highest = built.highest[: ubatch.n_outputs]
         return built.result[: ubatch.n_outputs]
 
     def _build(self, key: GraphKey) -> Built:
@@ -198,7 +202,7 @@ class Context(Closing):
         rows = np.empty((0, self._width(key.ends)), np.float32)
         if g.result is not None and key.n_outputs:
             rows = read_rows(g.result)
-        built = Built(key, inputs, rows, compiled)
+        built = Built(key, inputs, rows, read_ids(g.highest), compiled)
         self._kept.put(built)
         return built
 
@@ -228,7 +232,8 @@ class Context(Closing):
     def builder(self, shape: GraphShape) -> Builder:
         """What graphs are made with."""
         n_ctx = self.params.n_ctx_seq or self.params.n_ctx
-        return Builder(self.hp, self._weights, self.memory, shape, n_ctx)
+        args = self.hp, self._weights, self.memory, shape, n_ctx
+        return Builder(*args, with_highest=self.params.highest)
 
     # Sizes and checks.
 

@@ -204,12 +204,14 @@ class Engine(Closing):
         n_threads: int | None = None,
         n_threads_batch: int | None = None,
         fusion: bool = True,
+        highest: bool = False,
         rounded: bool = False,
     ) -> Context:
         """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
         model's training context; None: that, but at most 4096). `n_ctx_seq`: of the context that
-        each sequence is to be computed in as if alone; 0: all of it. `rounded`: graphs are built
-        for sizes that come again, for many prompts of all lengths."""
+        each sequence is to be computed in as if alone; 0: all of it. `highest`: graphs also say
+        which logits are the highest (Context.process_ubatch). `rounded`: they are built for sizes
+        that come again, for many prompts of all lengths."""
         params = ContextParams.of(
             self.hparams.n_ctx_train,
             n_ctx=n_ctx,
@@ -222,6 +224,7 @@ class Engine(Closing):
             n_threads=n_threads,
             n_threads_batch=n_threads_batch,
             fusion=fusion,
+            highest=highest,
             rounded=rounded,
         )
         if not self.weights:

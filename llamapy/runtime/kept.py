@@ -12,7 +12,7 @@ import numpy as np
 
 from llamapy.graph.compiled import Compiled
 from llamapy.graph.tensor import Tensor
-from llamapy.kv.api import Floats
+from llamapy.kv.api import Floats, Ints
 from llamapy.models.inputs import Place
 from llamapy.runtime.key import GraphKey
 
@@ -28,6 +28,7 @@ class Built:
     key: GraphKey
     inputs: list[Place]
     result: Floats  # [n_outputs, n_vocab or n_embd], a view of its buffer
+    highest: Ints  # [n_outputs], see Builder.highest; or none
     compiled: Compiled
 
     @property
@@ -41,6 +42,15 @@ def read_rows(t: Tensor) -> Floats:
     buffer, offset = t.home()
     assert buffer is not None
     return np.frombuffer(buffer.read(offset, t.n_bytes), np.float32).reshape(t.ne[1], t.ne[0])
+
+
+def read_ids(t: Tensor | None) -> Ints:
+    """The same of i32 [n]; none for no tensor."""
+    if t is None:
+        return np.empty(0, np.int32)
+    buffer, offset = t.home()
+    assert buffer is not None
+    return np.frombuffer(buffer.read(offset, t.n_bytes), np.int32)
 
 
 class Kept:

@@ -80,14 +80,15 @@ class Sampler:
         """Tells of a token that now stands in the text."""
         self._window.append(id)
 
-    def sample(self, logits: NDArray[np.float32]) -> int:
+    def sample(self, logits: NDArray[np.float32], highest: int | None = None) -> int:
         """The next id from float32 `[n_vocab]`, which stays as it is. Does not `accept` it.
+        `highest`: where it is, where that is known; -1: there is a NaN, or it is not finite.
 
         Raises NumericError when the logits hold NaN or +inf, or leave no token possible.
         """
         if self.params.greedy and not self._steps and self._lowers:
-            id = int(logits.argmax())  # where there is a NaN, that one
-            if id not in self._bias and math.isfinite(logits[id]):
+            id = _highest(logits) if highest is None else highest
+            if id >= 0 and id not in self._bias:
                 return id
         u = 0.0 if self.params.greedy else self._draw.next()
         if self._usual:
@@ -229,6 +230,12 @@ class Sampler:
         p = self.params
         spread = 0.0 if p.greedy else p.dynatemp_range
         return filters.temperature(c, p.temp, spread, p.dynatemp_exp)
+
+
+def _highest(logits: NDArray[np.float32]) -> int:
+    """See Sampler.sample."""
+    id = int(logits.argmax())  # where there is a NaN, that one
+    return id if math.isfinite(logits[id]) else -1
 
 
 def _check(logits: NDArray[np.float32]) -> None:

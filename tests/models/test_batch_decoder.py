@@ -15,6 +15,7 @@ from llamapy.app.batch.decoder import LocalDecoder, Request
 from llamapy.app.batch.stems import find_stems
 from llamapy.app.fit import Fit
 from llamapy.app.generate import Settings
+from llamapy.runtime.batch import Batch
 from llamapy.sample import SamplerParams
 
 N = 6  # tokens of an answer
@@ -63,13 +64,15 @@ def answer(text: list[int], model: Model) -> list[int]:
         return out[1:]
 
 
-def together(model: Model, texts: list[list[int]], n_places: int, n_ubatch: int) -> Any:
+def together(
+    model: Model, texts: list[list[int]], n_places: int, n_ubatch: int, highest: bool = False
+) -> Any:
     start = model.hparams.stacks
     begin = (start.start,) if start.n_dec else ()
     stems = [()] * len(texts) if begin else find_stems(texts)
     n_stems = len({stem.number for of in stems for stem in of})
     sizes = {"n_ctx": 1024, "n_seq_max": n_places + n_stems, "n_ubatch": n_ubatch}
-    with model.context(**sizes, n_threads=2, rounded=True) as ctx:
+    with model.context(**sizes, n_threads=2, highest=highest, rounded=True) as ctx:
         decoder = LocalDecoder(ctx, Ids(), n_places, n_ubatch, stem_cells=300)
         answers, todo = {}, list(enumerate(texts))
         while todo or decoder.n_busy:
@@ -86,8 +89,8 @@ def together(model: Model, texts: list[list[int]], n_places: int, n_ubatch: int)
 def check(model: Model) -> None:
     texts = prompts()
     want = [alone(model, ids) for ids in texts]
-    for n_places, n_ubatch in ((1, 64), (3, 16), (9, 512)):
-        got, n_evaluated = together(model, texts, n_places, n_ubatch)
+    for n_places, n_ubatch, highest in ((1, 64, True), (3, 16, False), (9, 512, True)):
+        got, n_evaluated = together(model, texts, n_places, n_ubatch, highest)
         assert got == want and n_evaluated == n_distinct(texts)
 
 
@@ -108,3 +111,20 @@ def test_texts_for_an_encoder(tmp_path) -> None:
         want = [answer(text, model) for text in texts]
         for n_places in (1, 3):
             assert together(model, texts, n_places, 128) == (want, sum(map(len, texts)))
+
+
+def test_a_context_says_which_logits_are_the_highest(open_model) -> None:
+    """Of as many rows as were asked for, in graphs that give more, and none of other contexts."""
+    model = open_model("llama-dense")
+    with model.context(n_ctx=64, n_seq_max=8, n_threads=2, highest=True, rounded=True) as ctx:
+        for n in (1, 5, 8, 7):
+            want = np.ones(n, np.bool_)
+            seqs = tuple((s,) for s in range(n))
+            pos = np.array([ctx.n_past(s) for s in range(n)], np.int32)
+            logits = ctx.decode_batch(Batch(np.arange(n, dtype=np.int32), pos, seqs, want))
+            assert ctx.highest.tolist() == logits.argmax(axis=1).tolist()
+        ctx.decode([1, 2], logits="none")
+        assert ctx.highest.tolist() == []
+    with model.context(n_ctx=64) as ctx:
+        ctx.decode([1, 2])
+        assert ctx.highest.tolist() == []

@@ -169,6 +169,8 @@ def test_broken_logits(temp: float, bad: float) -> None:
     x = logits(1, 2, bad)
     with pytest.raises(NumericError, match="token 2 of 8"):
         sampler(temp=temp).sample(x)
+    with pytest.raises(NumericError, match="token 2 of 8"):
+        sampler(temp=temp).sample(x, -1)  # told that there is no highest
     with pytest.raises(NumericError):
         sampler(temp=temp).sample(np.full(8, -np.inf, np.float32))
     ban = tuple((i, -math.inf) for i in range(8))

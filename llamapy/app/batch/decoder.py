@@ -95,9 +95,9 @@ class Place:
         self.todo = self.todo[n:]
         self.n_past += n
 
-    def take(self, logits: Any) -> Answer | None:
+    def take(self, logits: Any, highest: int | None) -> Answer | None:
         """The next token; the answer once it is complete."""
-        id = self.sampler.sample(logits)
+        id = self.sampler.sample(logits, highest)
         self.sampler.accept(id)
         return self.say(id)
 
@@ -188,17 +188,18 @@ class LocalDecoder:
             self.n_prompt += n if not place.ids else 0
             place.advance(n)
         for order, rows in self.ctx.parts(batch):
-            for i, logits in zip(order.tolist(), rows, strict=True):
-                answer = self._take(wanted[i], logits)
+            highest = self.ctx.highest.tolist() or [None] * len(rows)
+            for i, logits, top in zip(order.tolist(), rows, highest, strict=True):
+                answer = self._take(wanted[i], logits, top)
                 if answer is not None:
                     done.append(answer)
         for place, _ in parts:
             self._pass_stems(place)
         return done
 
-    def _take(self, place: Place, logits: Any) -> Answer | None:
+    def _take(self, place: Place, logits: Any, highest: int | None) -> Answer | None:
         try:
-            answer = place.take(logits)
+            answer = place.take(logits, highest)
         except NumericError as e:
             answer = Answer(place.request.number, error=e)
         else:

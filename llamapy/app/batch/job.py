@@ -222,7 +222,8 @@ class Job:
             "n_ctx_seq": max(p.plan.n_ctx for p in plans),
             "n_seq_max": n + min(len(stems), MOST_STEMS),
         }
-        return self.model.context(**s.of_context(**sizes), rounded=True)
+        greedy = all(p.settings.sampling.greedy for p in plans)
+        return self.model.context(**s.of_context(**sizes), highest=greedy, rounded=True)
 
     def drive(
         self,
