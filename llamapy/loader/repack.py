@@ -2,15 +2,13 @@
 
 Generation reads every weight once a token: from interleaved rows in one sequential stream, with no
 shuffling between lanes. The product has the same bits (native/kernels/matmul/r8.h). The price is
-memory that no other process shares, and the time to write it: 0.4 ns a byte on a Zen 4 server, a
-third of that the shuffle, but 2.7 where a virtual machine is given its pages by then. A token then
-takes SAVES less. So 'auto' begins where WORTH_STEPS tokens follow, and ends where it turns out to
-take longer than it saves. The file's pages are given back.
+memory that no other process shares, and the time to write it (most of which the system needs to
+find the pages: 0.65 ns a byte on a Zen 4 server, where a token then takes 0.015 to 0.02 ns a byte
+less, hence WORTH_STEPS). The file's pages are given back.
 """
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -34,10 +32,8 @@ CHOICES = ("auto", "on", "off")
 TIED = ("output.weight", "token_embd.weight")  # without the first, the second is the output too
 ROWS = 8
 ALIGNMENT = 64
-AT_ONCE_BYTES = 16 << 20  # of one run: enough for all threads, over within 40 ms
-SAVES = 0.0185e-9  # seconds a byte that a token takes less
-WORTH_STEPS = 40  # generated tokens from which repacking is repaid, if memory is there at once
-TOO_SLOW = "making more of them takes longer than they save"
+AT_ONCE_BYTES = 32 << 20  # of one run: enough for all threads, over within 30 ms
+WORTH_STEPS = 40  # generated tokens from which repacking is repaid
 
 
 @dataclass(slots=True)
@@ -102,15 +98,13 @@ def repack(
     locked: bool = False,
     promised: int = 0,
     overcommit: bool = False,
-    n_tokens: int = 0,
 ) -> Repacked:
     """Give the weights that products read a twin in `device`'s memory; `Tensor.twin` is set when
-    all are made, or as many as pay for `n_tokens` to come (0: all). 'auto' does not where the
-    file's pages are `locked` or the kernels gain nothing, and leaves half of the memory available;
-    when there turns out to be none it goes on without, with a warning. 'on' takes what it needs
-    (MemoryBudgetError when there is none, or, without `overcommit`, when it is not available).
-    `promised` bytes of what is available are for others, who have not touched them yet.
-    `progress(done, total)` counts bytes."""
+    all are made. 'auto' does not where the file's pages are `locked` or the kernels gain nothing,
+    and leaves half of the memory available; when there turns out to be none it goes on without,
+    with a warning. 'on' takes what it needs (MemoryBudgetError when there is none, or, without
+    `overcommit`, when it is not available). `promised` bytes of what is available are for others,
+    who have not touched them yet. `progress(done, total)` counts bytes."""
     out = Repacked(choice, tried=True)
     chosen = list(candidates(weights, matched, device, out))
     n_bytes = sum(t.n_bytes for t in chosen)
@@ -120,14 +114,12 @@ def repack(
     elif not overcommit:
         _check_room(n_bytes, promised)
     start = time.perf_counter()
-    made = 0
     if chosen and missed is None:
-        most = n_tokens * SAVES or math.inf
-        made, missed = _try(chosen, weights, device, choice, interrupted, progress, most)
+        missed = _try(chosen, weights, device, choice, interrupted, progress)
     if missed is not None:
-        out.keep(missed, len(chosen) - made)
-    if made:
-        out.n_tensors, out.n_bytes = made, sum(t.n_bytes for t in chosen[:made])
+        out.keep(missed, len(chosen))
+    elif chosen:
+        out.n_tensors, out.n_bytes = len(chosen), n_bytes
         out.seconds = time.perf_counter() - start
     return out
 
@@ -159,20 +151,18 @@ def _try(
     choice: str,
     interrupted: Callable[[], bool],
     progress: Progress,
-    most: float,
-) -> tuple[int, str | None]:
-    """Make the twins; how many, and the reason why not all."""
+) -> str | None:
+    """Make the twins; the reason why there are none, None if there are."""
     try:
-        made = _make_twins(chosen, weights, device, interrupted, progress, most)
-        why = None if made == len(chosen) else TOO_SLOW if made else "interrupted"
-        return made, why
+        made = _make_twins(chosen, weights, device, interrupted, progress)
+        return None if made else "interrupted"
     except (MemoryBudgetError, MemoryError) as e:
         n_bytes = sum(t.n_bytes for t in chosen)
         missed = f"no memory for {n_bytes} bytes more"
         if choice == "on":
             raise MemoryBudgetError(f"--repack on: {missed}; --repack off needs none") from e
     log.warn("W09", f"weights are not repacked: {missed}; --repack off does not ask for it")
-    return 0, missed
+    return missed
 
 
 def read_by_products(matched: Matched) -> set[str]:
@@ -228,51 +218,38 @@ def _make_twins(
     device: Repacker,
     interrupted: Callable[[], bool],
     progress: Progress,
-    most: float,
-) -> int:
-    """How many are made: all, or as many as were when a byte had taken `most` seconds; none once
-    `interrupted`."""
+) -> bool:
     sizes = [-(-t.n_bytes // ALIGNMENT) * ALIGNMENT for t in chosen]
     buffer = device.alloc(device.repack_buft, sum(sizes), "weights")
     nodes = [make("repack", t) for t in chosen]
     for t, node, at in zip(chosen, nodes, accumulate(sizes, initial=0), strict=False):
         node.name, node.buffer, node.offset_bytes = t.name, buffer, at
-    made, done, total = 0, 0, sum(t.n_bytes for t in chosen)
-    start = time.perf_counter()
+    done, total = 0, sum(t.n_bytes for t in chosen)
     try:
-        for part, n_bytes in _parts(nodes):
+        for part in _parts(nodes):
             progress(done, total)
             if interrupted():
-                made = 0
-                break
-            if time.perf_counter() - start > most * done > 0:
-                break
+                return False
             device.lower(part, apart=True).run()
-            made, done = made + len(part), done + n_bytes
+            done += sum(node.n_bytes for node in part)
         progress(done, total)
-    except BaseException:
-        made = 0
-        raise
     finally:
-        if not made:
+        if done < total:
             buffer.free()
-    if made:
-        weights.buffers.append(buffer)
-    for t, node in zip(chosen[:made], nodes[:made], strict=True):
+    weights.buffers.append(buffer)
+    for t, node in zip(chosen, nodes, strict=True):
         t.twin = Tensor(node.type, node.ne, name=t.name, flags=PARAM)
         t.twin.buffer, t.twin.offset_bytes = buffer, node.offset_bytes
-    return made
+    return True
 
 
-def _parts(nodes: Sequence[Tensor]) -> Iterable[tuple[list[Tensor], int]]:
-    """Cut into runs that end soon, with their bytes."""
+def _parts(nodes: Sequence[Tensor]) -> Iterable[list[Tensor]]:
+    """Cut into runs that end soon."""
     part: list[Tensor] = []
-    n_bytes = 0
     for node in nodes:
         part.append(node)
-        n_bytes += node.n_bytes
-        if n_bytes >= AT_ONCE_BYTES:
-            yield part, n_bytes
-            part, n_bytes = [], 0
+        if sum(n.n_bytes for n in part) >= AT_ONCE_BYTES:
+            yield part
+            part = []
     if part:
-        yield part, n_bytes
+        yield part

@@ -157,13 +157,10 @@ class Engine(Closing):
         without effect, once `interrupted` is true."""
         worth = n_tokens >= WORTH_STEPS
         if self.repacked.asked == "auto" and not self.repacked.tried and worth:
-            self._repack(interrupted, progress, n_tokens)
+            self._repack(interrupted, progress)
 
     def _repack(
-        self,
-        interrupted: Callable[[], bool] = lambda: False,
-        progress: Progress = silent,
-        n_tokens: int = 0,
+        self, interrupted: Callable[[], bool] = lambda: False, progress: Progress = silent
     ) -> None:
         device = CpuDevice(self._n_threads or default_threads().n)
         try:
@@ -177,7 +174,6 @@ class Engine(Closing):
                 locked=self._locked,
                 promised=sum(sum(c.buffer_bytes().values()) for c in self._contexts),
                 overcommit=self._overcommit,
-                n_tokens=n_tokens,
             )
         finally:
             device.close()

@@ -160,7 +160,7 @@ def test_synthetic(capfd: pytest.CaptureFixture[str]) -> None:
 def test_without_memory_for_interleaved_weights(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def none_left(*_: object) -> int:
+    def none_left(*_: object) -> bool:
         raise MemoryBudgetError("none left")
 
     monkeypatch.setattr("llamapy.loader.repack._make_twins", none_left)

@@ -26,7 +26,6 @@ from llamapy.sample.rng import actual_seed
 
 Put = Callable[[Item, dict[str, Any]], None]
 MOST_STEMS = 8  # that are kept at a time
-MANY = 5  # sequences at a time from which on a step gains more by interleaved weights
 # Settings that leave every bit of an answer as it is.
 _FREE = ("n_batch", "n_ubatch", "n_threads", "n_threads_batch")
 
@@ -173,7 +172,6 @@ class Job:
         try:
             if n:
                 steps = 0 if self._diffuses else sum(p.plan.n_max for p in plans) // n
-                steps *= 2 if n >= MANY else 1  # each gains so much more by it
                 self.model.will_generate(steps, interrupted, silent)
                 self.totals.repack_s = time.perf_counter() - start
                 self._decode(plans, n, settings, interrupted, tell)
