@@ -4,7 +4,8 @@
 
 Prompts are random ids and share nothing. Prompt tokens and generated ones count, as in
 llama-batched-bench; `python` is the share of the time that is neither spent in graphs nor on
-weights. `--mixed`: lengths from a quarter of those given to all of them.
+weights. The ratio is the median of those within a round. `--mixed`: lengths from a quarter of those
+given to all of them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -57,21 +59,24 @@ def main() -> None:
     p.add_argument("--rounds", type=int, default=2)
     p.add_argument("-t", "--threads", type=int, default=2)
     a = p.parse_args()
-    best: dict[int, float] = {}
+    counts = [int(x) for x in a.np.split(",")]
+    rates: dict[int, list[float]] = {n: [] for n in counts}
     with tempfile.TemporaryDirectory() as folder:
         for _ in range(a.rounds):
-            for n in (int(x) for x in a.np.split(",")):
+            for n in counts:
                 got = run(a, n, Path(folder))
                 t, graph = got["timings"], got["graph"]
-                best[n] = max(best.get(n, 0.0), t["tokens_per_s"])
+                rates[n].append(t["tokens_per_s"])
                 print(
                     f"-np {n}: {t['tokens_per_s']:7.1f} tokens/s, python"
                     f" {t['python_ms'] / t['total_ms']:.1%}, graphs {graph['built']} built"
                     f" {graph['reused']} reused",
                     flush=True,
                 )
-    first = min(best)
-    print(", ".join(f"-np {n} / -np {first}: {best[n] / best[first]:.2f}" for n in best))
+    first = min(counts)
+    for n, rate in rates.items():
+        ratio = statistics.median(x / y for x, y in zip(rate, rates[first], strict=True))
+        print(f"-np {n}: median {statistics.median(rate):.0f}, {ratio:.2f} times -np {first}")
 
 
 if __name__ == "__main__":
