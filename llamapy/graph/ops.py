@@ -132,13 +132,24 @@ def _concat(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return F32, (ne[0], ne[1], ne[2], ne[3])
 
 
+def _highest_sum(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    """main [m, n], weight [k, m], x [k, n], length [m], [never]: as `highest` says of the sum of
+    main and the product, i32 [n]. `length`: what the lengths of the weight's rows are at most,
+    `longest`: that of all of them."""
+    main, w, x, length = srcs[:4]
+    if w.ne[0] != x.ne[0] or main.ne != (w.ne[1], x.ne[1], 1, 1) or length.ne[0] != w.ne[1]:
+        raise ValueError(f"no sum of {list(main.ne)} and {list(w.ne)} by {list(x.ne)}")
+    return I32, (x.ne[1], 1, 1, 1)
+
+
 def _ids_of(name: str, ids: Tensor, n_used: int, n_tokens: int) -> None:
     if ids.ne != (n_used, n_tokens, 1, 1):
         raise ValueError(f"{name}: ids {list(ids.ne)} are not [{n_used}, {n_tokens}]")
 
 
 def _highest(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    """Rows [n, n_rows]: of each the place of its highest element, i32 [n_rows]."""
+    """Rows [n, n_rows]: of each the place of its highest element, i32 [n_rows]. The places that a
+    second source names, i32 [n_never], rising, are not taken."""
     if srcs[0].ne[2] * srcs[0].ne[3] != 1:
         raise ValueError(f"highest takes one table of rows, not {list(srcs[0].ne)}")
     return I32, (srcs[0].ne[1], 1, 1, 1)
@@ -270,8 +281,9 @@ ROWS: tuple[Op, ...] = (
     Op("rope_set_rows", (4, 4), same, (("mode", "int"),), writes_src=True),
     # weight, x, [addend]. `precise`: the activation is not rounded to 8 bits.
     Op("mul_mat", (2, 3), _mul_mat, (("precise", "flag"), ("pairs", "switch")), in_place=(2,)),
-    # Of each row where its highest element is, of equal ones the first; -1: NaN, or not finite.
-    Op("highest", (1, 1), _highest),
+    # Of each row where its highest element is, of equal ones the first; -1: one is NaN or +inf, or
+    # none above -inf. rows, [never]
+    Op("highest", (1, 2), _highest),
     # Mixture of experts: who computes a token, what each says, and the sum of that.
     Op(
         "top_k_ids", (1, 1), _top_k_ids, (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))
@@ -306,6 +318,8 @@ ROWS: tuple[Op, ...] = (
     Op("norm_quant", (2, 3), _x8, (("eps", "float"),)),
     *(Op(f"{name}_quant", (1, 2), _glu_x8) for name in GLU),
     Op("swiglu_oai_quant", (1, 2), _glu_x8, _SWIGLU_OAI),
+    # main, weight, x, length, [never]
+    Op("highest_sum", (4, 5), _highest_sum, (("longest", "float"),)),
     # A weight with its rows interleaved by eight, as it is loaded for mul_mat.
     Op("repack", (1, 1), _repack),
     Op("flash_attn_part", (5, 6), _attention_parts, _ATTENTION),

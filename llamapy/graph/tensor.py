@@ -30,12 +30,14 @@ class Tensor:
     A view has `view_src` (always the root, never a view) and `view_offs` in bytes from its start.
     `buffer` and `offset_bytes` are set by the allocator, or beforehand for weights and caches;
     a view has none of its own: ask `home()`. `twin` is the same weight in a form that the products
-    of its device read faster; whoever reads the weight itself need not know.
+    of its device read faster; whoever reads the weight itself need not know. `lengths`: what those
+    of its rows are at most, f32 [n_rows], and the highest of them (runtime/lengths.py).
     """
 
     __slots__ = (
         "buffer",
         "flags",
+        "lengths",
         "name",
         "nb",
         "ne",
@@ -79,6 +81,7 @@ class Tensor:
         self.buffer: Any = None  # a graph.device.Buffer once placed
         self.offset_bytes = 0
         self.twin: Tensor | None = None
+        self.lengths: tuple[Tensor, float] | None = None
 
     @property
     def n_elements(self) -> int:

@@ -14,7 +14,9 @@ from llamapy.loader.hparams import HParams
 from llamapy.models import inputs
 from llamapy.models.inputs import Input
 
-LOGITS, EMBEDDINGS = "logits", "embeddings"  # what a graph ends in, a row per wanted token
+# What a graph ends in for each wanted token: a row of logits, one of n_embd, or the place of the
+# highest logit.
+LOGITS, EMBEDDINGS, HIGHEST = "logits", "embeddings", "highest"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +50,10 @@ class Builder:
     memory: Memory
     shape: GraphShape
     n_ctx: int = 0  # of the context the graph is for
-    with_highest: bool = False  # whether it also says which logit of each row is the highest
+    never: tuple[int, ...] = ()  # tokens that are not among the HIGHEST, rising
     inputs: list[Input] = field(default_factory=list)
     cgraph: CGraph = field(default_factory=CGraph)
     result: Tensor | None = None
-    highest: Tensor | None = None
     stored: dict[Tensor, tuple[Tensor, Tensor]] = field(default_factory=dict)  # by a cache's K
     _groups: dict[int, GroupInputs] = field(default_factory=dict)
     adapter_ids: Callable[[int], Tensor] | None = None  # of all tokens, or of the wanted ones
@@ -145,17 +146,16 @@ class Builder:
         self.cgraph.build_forward_expand(*xs)
 
     def finish(self, result: Tensor) -> None:
-        """`result`, logits or embeddings [n, n_outputs], ends the graph. When no row is wanted it
-        stays out of it, and with it all that only it needs: the graph then just writes cache and
-        states."""
+        """`result`, logits or embeddings [n, n_outputs], ends the graph; or where the highest
+        logits are does, i32 [n_outputs]. When no row is wanted it stays out of it, and with it all
+        that only it needs: the graph then just writes cache and states."""
         if self.shape.n_outputs:
+            if self.shape.ends == HIGHEST:
+                never = (self.add_input(inputs.numbers("never", self.never)),) if self.never else ()
+                result = make("highest", result, *never)
             result.flags |= OUTPUT
             self.result = result
             self.expand(result)
-            if self.with_highest and self.shape.ends == LOGITS:
-                self.highest = make("highest", result)
-                self.highest.flags |= OUTPUT
-                self.expand(self.highest)
         else:
             self.expand(*_writers(result))
 

@@ -27,13 +27,13 @@ from llamapy.graph.tensor import Tensor
 from llamapy.kv import saved
 from llamapy.kv.api import Floats, Ints, Ubatch
 from llamapy.kv.cells import TILE
-from llamapy.models.builder import EMBEDDINGS, LOGITS, Builder, GraphShape
+from llamapy.models.builder import EMBEDDINGS, HIGHEST, LOGITS, Builder, GraphShape
 from llamapy.models.inputs import fill
 from llamapy.runtime.batch import Batch, single, split, whole
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
 from llamapy.runtime.encode import encoding, text_batch
-from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_ids, read_rows
+from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_rows
 from llamapy.runtime.key import Counters, GraphKey, rounded, unit_of
 from llamapy.runtime.memory import open_memory
 from llamapy.runtime.params import ContextParams, Parts
@@ -72,7 +72,6 @@ class Context(Closing):
         self._kept = Kept(N_KEPT_ROUNDED if rounds else N_KEPT)
         self._closed = False
         self._n_outputs = 0
-        self.highest: Ints = np.empty(0, np.int32)  # see process_ubatch
         try:
             self.reserve(rounded(params.n_seq_max, self._unit))
             self._pool = self._cpu.pool  # now, so that `abort` finds it at any time
@@ -120,16 +119,16 @@ class Context(Closing):
         """The embedding of one text, by itself: see runtime.embed.embed."""
         return next(embed(self, [tokens], pooling))
 
-    def parts(self, batch: Batch) -> Iterator[tuple[Ints, Floats]]:
+    def parts(self, batch: Batch, ends: str = LOGITS) -> Iterator[tuple[Ints, Any]]:
         """As decode_batch, ubatch by ubatch: places in the result and rows, a view that the next
-        ubatch overwrites."""
-        for ubatch in self._ubatches(batch, LOGITS):
-            yield ubatch.order, self.process_ubatch(ubatch)
+        ubatch overwrites. `ends`: see process_ubatch."""
+        for ubatch in self._ubatches(batch, ends):
+            yield ubatch.order, self.process_ubatch(ubatch, ends=ends)
 
     def _compute(self, batch: Batch, ends: str, copy: bool = True) -> Floats:
         ubatches = self._ubatches(batch, ends)
         if isinstance(ubatches, tuple):
-            rows = self.process_ubatch(ubatches[0], ends=ends)
+            rows: Floats = self.process_ubatch(ubatches[0], ends=ends)
             return rows.copy() if copy else rows
         out = np.empty((batch.n_outputs, self._width(ends)), np.float32)
         for ubatch in ubatches:
@@ -139,7 +138,7 @@ class Context(Closing):
     def _ubatches(self, batch: Batch, ends: str) -> Iterable[Ubatch]:
         """What is computed one after the other; a tuple where it is one."""
         self._check_open()
-        if ends == LOGITS != self.arch.gives:
+        if ends != EMBEDDINGS == self.arch.gives:
             raise UsageError(
                 f"{self.arch.name} gives embeddings of texts, not logits: see llamapy embed"
             )
@@ -165,12 +164,12 @@ class Context(Closing):
         ubatch: Ubatch,
         run: Callable[[Compiled], None] | None = None,
         ends: str = LOGITS,
-    ) -> Floats:
+    ) -> Any:
         """One ubatch through the graph: [n_outputs, n_vocab or n_embd], a view of the output buffer
         that the next ubatch overwrites. A failed run leaves the memory's books as they were. `run`
-        computes the graph once its inputs are filled; another one may watch it do so. With
-        `params.highest`, `self.highest` then says where in each row of logits the highest is, of
-        equal ones the first; -1: there is a NaN, or it is not finite. A view, too."""
+        computes the graph once its inputs are filled; another one may watch it do so. Where `ends`
+        is HIGHEST, i32 [n_outputs]: where in each row of logits the highest is but for
+        `params.never`, of equal ones the first; -1: one is NaN or +inf, or none above -inf."""
         step = self.memory.begin(ubatch)
         try:
             step.apply()  # the one line that edits the cache's books
@@ -191,7 +190,6 @@ class Context(Closing):
         except BaseException:
             step.revert()
             raise
-        self.highest = built.highest[: ubatch.n_outputs]
         return built.result[: ubatch.n_outputs]
 
     def _build(self, key: GraphKey) -> Built:
@@ -202,7 +200,7 @@ class Context(Closing):
         rows = np.empty((0, self._width(key.ends)), np.float32)
         if g.result is not None and key.n_outputs:
             rows = read_rows(g.result)
-        built = Built(key, inputs, rows, read_ids(g.highest), compiled)
+        built = Built(key, inputs, rows, compiled)
         self._kept.put(built)
         return built
 
@@ -215,7 +213,7 @@ class Context(Closing):
         return fuse(graph, off=() if self.params.fusion else RULES)
 
     def _width(self, ends: str) -> int:
-        return self.hp.n_vocab if ends == LOGITS else self.hp.n_embd
+        return self.hp.n_embd if ends == EMBEDDINGS else self.hp.n_vocab
 
     def run_alone(self, g: Builder, given: Mapping[Tensor, Floats]) -> Floats:
         """A graph that has nothing to do with the memory, with its inputs: [rows, n]."""
@@ -227,15 +225,21 @@ class Context(Closing):
             assert buffer is not None
             buffer.write(offset, values)
         compiled.run()
-        return read_rows(g.result).copy()
+        rows: Floats = read_rows(g.result)
+        return rows.copy()
 
     def builder(self, shape: GraphShape) -> Builder:
         """What graphs are made with."""
         n_ctx = self.params.n_ctx_seq or self.params.n_ctx
         args = self.hp, self._weights, self.memory, shape, n_ctx
-        return Builder(*args, with_highest=self.params.highest)
+        return Builder(*args, never=self.params.never or ())
 
     # Sizes and checks.
+
+    @property
+    def ends(self) -> str:
+        """What its graphs are reserved to end in, and those of `parts` best do."""
+        return self.arch.gives if self.params.never is None else HIGHEST
 
     @property
     def _n_ubatch(self) -> int:
@@ -254,7 +258,7 @@ class Context(Closing):
     def _worst(self, n_tokens: int, n_outputs: int) -> GraphKey:
         n_seqs = min(self.params.n_seq_max, n_tokens)
         sizes = self.memory.worst_sizes(n_tokens, n_seqs)
-        return GraphKey(n_tokens, n_outputs, sizes, self.arch.gives)
+        return GraphKey(n_tokens, n_outputs, sizes, self.ends)
 
     def reserve(self, n_outputs: int) -> None:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so

@@ -15,15 +15,25 @@ from llamapy.base.log import log
 from llamapy.base.memory import available_bytes
 from llamapy.base.threads import default_threads
 from llamapy.devices.cpu import CpuDevice
+from llamapy.devices.cpu.prepare import PAIR_COLUMNS
 from llamapy.graph.device import Device
 from llamapy.graph.tensor import Tensor
 from llamapy.loader.place_flags import PlaceFlags
-from llamapy.loader.repack import WORTH_STEPS, Repacked, asked_for, give_back, repack, replaceable
+from llamapy.loader.repack import (
+    TIED,
+    WORTH_STEPS,
+    Repacked,
+    asked_for,
+    give_back,
+    repack,
+    replaceable,
+)
 from llamapy.loader.splits import ModelFiles, open_model
 from llamapy.loader.weights import Weights, load_weights
 from llamapy.runtime import room
 from llamapy.runtime.context import Context, ContextParams, Parts
 from llamapy.runtime.layout import Layout, lay_out
+from llamapy.runtime.lengths import may_measure, measure
 from llamapy.tokenize import Tokenizer
 from llamapy.tokenize import load as load_tokenizer
 
@@ -151,13 +161,32 @@ class Engine(Closing):
         n_tokens: int,
         interrupted: Callable[[], bool] = lambda: False,
         progress: Progress = silent,
+        n_highest: int = 0,
     ) -> None:
         """So many tokens are going to be generated, one after another. Contexts may read other
         forms of the weights from their next step on; results are the same. Making these stops,
-        without effect, once `interrupted` is true."""
+        without effect, once `interrupted` is true. `n_highest`: sequences decoded together of which
+        only the highest logits are asked."""
         worth = n_tokens >= WORTH_STEPS
+        if worth and n_highest > PAIR_COLUMNS // 2:
+            self._measure()
         if self.repacked.asked == "auto" and not self.repacked.tried and worth:
             self._repack(interrupted, progress)
+
+    def _measure(self) -> None:
+        """The output matrix's rows: see runtime/lengths.py."""
+        output, tied = TIED
+        w = self.weights[output if output in self.weights else tied]
+        if w.lengths is None and may_measure(w):
+            device = CpuDevice(self._n_threads or default_threads().n)
+            try:
+                measure(w, device)
+            finally:
+                device.close()
+            assert w.lengths is not None
+            self.weights.buffers.append(w.lengths[0].buffer)
+            for context in list(self._contexts):
+                context.weights_changed()
 
     def _repack(
         self, interrupted: Callable[[], bool] = lambda: False, progress: Progress = silent
@@ -200,14 +229,15 @@ class Engine(Closing):
         n_threads: int | None = None,
         n_threads_batch: int | None = None,
         fusion: bool = True,
-        highest: bool = False,
+        never: Sequence[int] | None = None,
         rounded: bool = False,
     ) -> Context:
         """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
         model's training context; None: that, but at most 4096). `n_ctx_seq`: of the context that
-        each sequence is to be computed in as if alone; 0: all of it. `highest`: graphs also say
-        which logits are the highest (Context.process_ubatch). `rounded`: they are built for sizes
-        that come again, for many prompts of all lengths."""
+        each sequence is to be computed in as if alone; 0: all of it. `never`: what is asked
+        of most steps is where the highest logits are, but for these tokens (HIGHEST, see
+        Context.process_ubatch). `rounded`: graphs are built for sizes that come again, for many
+        prompts of all lengths."""
         params = ContextParams.of(
             self.hparams.n_ctx_train,
             n_ctx=n_ctx,
@@ -220,7 +250,7 @@ class Engine(Closing):
             n_threads=n_threads,
             n_threads_batch=n_threads_batch,
             fusion=fusion,
-            highest=highest,
+            never=None if never is None else tuple(sorted(set(never))),
             rounded=rounded,
         )
         if not self.weights:

@@ -7,9 +7,11 @@ one, so that a graph is as good as before until a buffer is opened anew.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from llamapy.base.types import I32
 from llamapy.graph.compiled import Compiled
 from llamapy.graph.tensor import Tensor
 from llamapy.kv.api import Floats, Ints
@@ -27,8 +29,7 @@ class Built:
 
     key: GraphKey
     inputs: list[Place]
-    result: Floats  # [n_outputs, n_vocab or n_embd], a view of its buffer
-    highest: Ints  # [n_outputs], see Builder.highest; or none
+    result: Floats | Ints  # [n_outputs, n_vocab or n_embd] or [n_outputs], a view of its buffer
     compiled: Compiled
 
     @property
@@ -37,20 +38,15 @@ class Built:
         return NODE_BYTES * len(self.compiled.order)
 
 
-def read_rows(t: Tensor) -> Floats:
-    """A computed f32 tensor [n, rows] as array [rows, n]: a view of its buffer."""
+def read_rows(t: Tensor) -> Any:
+    """A computed f32 tensor [n, rows] as array [rows, n], an i32 one [n] as [n]: a view of its
+    buffer."""
     buffer, offset = t.home()
     assert buffer is not None
-    return np.frombuffer(buffer.read(offset, t.n_bytes), np.float32).reshape(t.ne[1], t.ne[0])
-
-
-def read_ids(t: Tensor | None) -> Ints:
-    """The same of i32 [n]; none for no tensor."""
-    if t is None:
-        return np.empty(0, np.int32)
-    buffer, offset = t.home()
-    assert buffer is not None
-    return np.frombuffer(buffer.read(offset, t.n_bytes), np.int32)
+    data = buffer.read(offset, t.n_bytes)
+    if t.type is I32:
+        return np.frombuffer(data, np.int32)
+    return np.frombuffer(data, np.float32).reshape(t.ne[1], t.ne[0])
 
 
 class Kept:

@@ -36,7 +36,7 @@ class GraphKey(NamedTuple):
     n_tokens: int
     n_outputs: int
     sizes: tuple[int, ...]  # n_lists (with states: of runs, too), then n_kv of each cell group
-    ends: str = LOGITS  # or EMBEDDINGS
+    ends: str = LOGITS  # or EMBEDDINGS, HIGHEST
     encodes: bool = False
 
     @classmethod

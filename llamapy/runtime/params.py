@@ -33,7 +33,7 @@ class ContextParams:
     n_threads: int = 1
     n_threads_batch: int = 1
     fusion: bool = True  # the same bits either way
-    highest: bool = False  # graphs also say which logits are: see Context.process_ubatch
+    never: tuple[int, ...] | None = None  # see Engine.context
     rounded: bool = False  # sizes of ubatches, too: see GraphKey.rounded
 
     @classmethod

@@ -80,14 +80,23 @@ class Sampler:
         """Tells of a token that now stands in the text."""
         self._window.append(id)
 
-    def sample(self, logits: NDArray[np.float32], highest: int | None = None) -> int:
+    @property
+    def never(self) -> tuple[int, ...] | None:
+        """The tokens that are never taken, rising, where the next one is the one with the highest
+        logit of all others; None where it is not as simple as that."""
+        if not self.params.greedy or self._steps:
+            return None
+        bias = self._bias
+        simple = all(value == -np.inf for value in bias.values()) and len(bias) < self.vocab.n_vocab
+        return tuple(sorted(bias)) if simple else None
+
+    def sample(self, logits: NDArray[np.float32]) -> int:
         """The next id from float32 `[n_vocab]`, which stays as it is. Does not `accept` it.
-        `highest`: where it is, where that is known; -1: there is a NaN, or it is not finite.
 
         Raises NumericError when the logits hold NaN or +inf, or leave no token possible.
         """
         if self.params.greedy and not self._steps and self._lowers:
-            id = _highest(logits) if highest is None else highest
+            id = _highest(logits)
             if id >= 0 and id not in self._bias:
                 return id
         u = 0.0 if self.params.greedy else self._draw.next()

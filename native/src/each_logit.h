@@ -12,6 +12,17 @@ enum { LP_BLOCK = 64 };
 int64_t lp_find_above(const float *x, int64_t at, int64_t end, float bound);
 int64_t lp_find_above_avx2(const float *x, int64_t at, int64_t end, float bound);
 
+/* Where the highest of x is, of equal ones (-0 is 0) the first, the n_never places in `never` left
+ * out. -1: one is NaN or +inf, or none above -inf. */
+int32_t lp_highest(const float *x, int64_t n, const int32_t *never, int64_t n_never);
+
+static inline int is_among(int64_t i, const int32_t *places, int64_t n) {
+    for (int64_t j = 0; j < n; j++)
+        if (places[j] == i)
+            return 1;
+    return 0;
+}
+
 /* top[j]: the highest x[i] of all i = j mod 64 in whole blocks; n >= 64. A NaN is not seen. */
 void lp_lane_tops(const float *x, int64_t n, float *top);
 void lp_lane_tops_avx2(const float *x, int64_t n, float *top);

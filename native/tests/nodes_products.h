@@ -29,25 +29,28 @@ static void product(struct trial *t, struct shape w, struct shape x, int64_t gap
     operand(t, 1, xtype, x, gap ? gap_of(xtype) : 0);
     place(t, DST, "f32", SHAPE(w.ne[1], x.ne[1], x.ne[2], x.ne[3]), gap);
 }
-/* Interleave the weights, if the kernel wants that, and compute. */
-static void multiply(struct trial *t) {
+/* Interleave the weights in a slot, if the kernel wants that. */
+static void interleave(struct trial *t, int slot) {
     const char *wtype = t->kernel->wtype;
     for (int64_t i = 0; interleaved(wtype) && i < lp_kernel_count(); i++) {
         const struct lp_kernel *k = lp_kernel_at(i);
         if (strcmp(k->family, "repack") || strcmp(k->wtype, wtype)) {
             continue;
         }
-        char *out = malloc((size_t)t->bytes[0]);
+        char *out = malloc((size_t)t->bytes[slot]);
         CHECK(out);
-        struct lp_node n = {.kernel = (uint64_t)i, .n_src = 1, .dst = t->node.src[0]};
-        n.src[0] = t->node.src[0];
-        const struct lp_args args = {.n = &n, .dst = out, .src = {t->memory[0]}};
+        struct lp_node n = {.kernel = (uint64_t)i, .n_src = 1, .dst = t->node.src[slot]};
+        n.src[0] = t->node.src[slot];
+        const struct lp_args args = {.n = &n, .dst = out, .src = {t->memory[slot]}};
         for (int64_t task = k->split(&n, 1); task-- > 0;) {
             CHECK(k->run(&args, task, NULL) == LP_OK);
         }
-        free(t->memory[0]);
-        t->memory[0] = out;
+        free(t->memory[slot]);
+        t->memory[slot] = out;
     }
+}
+static void multiply(struct trial *t) {
+    interleave(t, 0);
     compute(t);
 }
 /* A bias, a value per column, a residual with gaps, a residual in the destination's memory. */

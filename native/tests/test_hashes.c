@@ -50,6 +50,7 @@ static const struct {
     {"swiglu_oai_quant", gated_quant},
     {"mul_mat_id", mul_mat_id},
     {"highest", highest},
+    {"highest_sum", highest_sum},
     {"top_k_ids", top_k_ids},
     {"take_ids", take_ids},
     {"add_id", add_id},

@@ -15,7 +15,8 @@ from llamapy.app.batch.decoder import LocalDecoder, Request
 from llamapy.app.batch.stems import find_stems
 from llamapy.app.fit import Fit
 from llamapy.app.generate import Settings
-from llamapy.runtime.batch import Batch
+from llamapy.models.builder import HIGHEST, LOGITS
+from llamapy.runtime.batch import Batch, single
 from llamapy.sample import SamplerParams
 
 N = 6  # tokens of an answer
@@ -65,14 +66,15 @@ def answer(text: list[int], model: Model) -> list[int]:
 
 
 def together(
-    model: Model, texts: list[list[int]], n_places: int, n_ubatch: int, highest: bool = False
+    model: Model, texts: list[list[int]], n_places: int, n_ubatch: int, never: Any = None
 ) -> Any:
     start = model.hparams.stacks
     begin = (start.start,) if start.n_dec else ()
     stems = [()] * len(texts) if begin else find_stems(texts)
     n_stems = len({stem.number for of in stems for stem in of})
     sizes = {"n_ctx": 1024, "n_seq_max": n_places + n_stems, "n_ubatch": n_ubatch}
-    with model.context(**sizes, n_threads=2, highest=highest, rounded=True) as ctx:
+    model.will_generate(100, n_highest=n_places if never is not None else 0)
+    with model.context(**sizes, n_threads=2, never=never, rounded=True) as ctx:
         decoder = LocalDecoder(ctx, Ids(), n_places, n_ubatch, stem_cells=300)
         answers, todo = {}, list(enumerate(texts))
         while todo or decoder.n_busy:
@@ -89,8 +91,8 @@ def together(
 def check(model: Model) -> None:
     texts = prompts()
     want = [alone(model, ids) for ids in texts]
-    for n_places, n_ubatch, highest in ((1, 64, True), (3, 16, False), (9, 512, True)):
-        got, n_evaluated = together(model, texts, n_places, n_ubatch, highest)
+    for n_places, n_ubatch, never in ((1, 64, ()), (3, 16, None), (9, 512, ())):
+        got, n_evaluated = together(model, texts, n_places, n_ubatch, never)
         assert got == want and n_evaluated == n_distinct(texts)
 
 
@@ -113,18 +115,31 @@ def test_texts_for_an_encoder(tmp_path) -> None:
             assert together(model, texts, n_places, 128) == (want, sum(map(len, texts)))
 
 
-def test_a_context_says_which_logits_are_the_highest(open_model) -> None:
-    """Of as many rows as were asked for, in graphs that give more, and none of other contexts."""
+@pytest.mark.parametrize("measured", [False, True])
+def test_a_graph_may_end_in_where_the_highest_logits_are(open_model, measured: bool) -> None:
+    """But for some tokens: of as many rows as were asked for, in graphs that give more, whether or
+    not the rows of the output matrix are measured; logits can still be asked for."""
     model = open_model("llama-dense")
-    with model.context(n_ctx=64, n_seq_max=8, n_threads=2, highest=True, rounded=True) as ctx:
+    if measured:
+        model.will_generate(100, n_highest=8)
+    never = (3, 17, 40)
+    sizes = {"n_ctx": 64, "n_seq_max": 8, "n_threads": 2}
+    with (
+        model.context(**sizes, never=never, rounded=True) as ctx,
+        model.context(**sizes) as other,
+    ):
+        assert ctx.ends == HIGHEST and other.ends == LOGITS
         for n in (1, 5, 8, 7):
             want = np.ones(n, np.bool_)
             seqs = tuple((s,) for s in range(n))
             pos = np.array([ctx.n_past(s) for s in range(n)], np.int32)
-            logits = ctx.decode_batch(Batch(np.arange(n, dtype=np.int32), pos, seqs, want))
-            assert ctx.highest.tolist() == logits.argmax(axis=1).tolist()
-        ctx.decode([1, 2], logits="none")
-        assert ctx.highest.tolist() == []
-    with model.context(n_ctx=64) as ctx:
-        ctx.decode([1, 2])
-        assert ctx.highest.tolist() == []
+            batch = Batch(np.arange(n, dtype=np.int32), pos, seqs, want)
+            logits = other.decode_batch(batch)
+            logits[:, never] = -np.inf
+            ((order, ids),) = ctx.parts(batch, HIGHEST)
+            assert order.tolist() == list(range(n))
+            assert ids.tolist() == logits.argmax(axis=1).tolist()
+        ((_, ids),) = ctx.parts(single([1, 2], ctx.n_past(0), 0, "none"), HIGHEST)
+        assert ids.shape[0] == 0
+        got, want = ctx.decode([5]), other.decode([1, 2, 5])
+        assert np.array_equal(got, want)

@@ -82,8 +82,27 @@ def highest(rng: Rng, row: KernelRow) -> list[Case]:
             cases.append(Case([operand(x)], result("i32", (n_rows,)), name=f"{most}, {n} {n_rows}"))
         rising = np.sort(gaps(rng, n_rows, n), axis=1)
         for name, x in (("rising", rising), ("falling", rising[:, ::-1].copy())):
-            dst = result("i32", (n_rows,))
-            cases.append(Case([operand(x)], dst, name=f"{name}, {n} {n_rows}"))
+            for never in ([], [n // 2], [-1, 0, n - 1, n]):  # few of them are places
+                srcs = [operand(x), *([operand(np.array(never, np.int32))] if never else [])]
+                dst = result("i32", (n_rows,))
+                cases.append(Case(srcs, dst, name=f"{name}, {n} {n_rows}, {len(never)}"))
+    return cases
+
+
+def highest_sum(rng: Rng, row: KernelRow) -> list[Case]:
+    """Lengths that let rows be passed over, too short ones even; lengths nobody knows; gaps."""
+    cases = []
+    for i, (m, n) in enumerate(((1, 1), (9, 2), (64, 3), (139, 2), (700, 1))):
+        k, m = lengths(row.wtype)[i % len(lengths(row.wtype))], rows_of(row.wtype, m)
+        w, x = weights(rng, row.wtype, (k, m)), activations(rng, "x8", n, k)
+        main = wide(operand(rng.standard_normal((n, m)).astype(np.float32)), 12)
+        for length in (0.01, 3.0, np.nan):
+            known = operand((rng.random(m) * length).astype(np.float32))
+            more = [operand(np.array([0, m // 2], np.int32))] if i % 2 else []
+            ip, fp = params("highest_sum", longest=length)
+            srcs = [main, w, wide(x, 36), known, *more]
+            case = Case(srcs, result("i32", (n,)), ip, fp, name=f"k={k} m={m} n={n} {length}")
+            cases.append(case)
     return cases
 
 
@@ -139,6 +158,7 @@ def concat(rng: Rng, row: KernelRow) -> list[Case]:
 CASES = {
     "mul_mat_id": mul_mat_id,
     "highest": highest,
+    "highest_sum": highest_sum,
     "top_k_ids": top_k_ids,
     "take_ids": take_ids,
     "add_id": add_id,

@@ -13,6 +13,7 @@ from llamapy.graph.cgraph import CGraph
 from llamapy.graph.ops import make, reshape
 from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import INPUT, OUTPUT, PARAM, Tensor
+from llamapy.runtime.lengths import measure
 
 Q8_0 = BY_NAME["q8_0"]
 
@@ -177,6 +178,28 @@ def test_a_precise_matmul_loses_a_hundredth_of_what_a_plain_one_loses(cpu):
         got = run(cpu, *product(cpu, 4, precise=precise), values).reshape(4, 96)
         error[precise] = float(np.abs(got - want).max())
     assert error[True] < error[False] / 100
+
+
+@pytest.mark.parametrize("n", [1, 4, 5, 8, 9, 20])
+@pytest.mark.parametrize("kept", [False, True])
+def test_only_rows_that_may_be_the_highest_are_computed_precisely(cpu, n, kept):
+    """The places are those of the precise product, which is computed where anything else reads it,
+    or where it costs no more."""
+    values = np.random.default_rng(3).standard_normal((n, 64)).astype(np.float32)
+    want = run(cpu, *product(cpu, n, precise=True), values).reshape(n, 96).argmax(axis=1)
+    x, logits = product(cpu, n, precise=True)
+    measure(logits.src[0], cpu)
+    logits.flags = OUTPUT if kept else 0
+    out = make("highest", logits)
+    out.flags |= OUTPUT
+    graph = CGraph()
+    graph.build_forward_expand(out)
+    compiled = Scheduler([cpu]).compile(graph)
+    assert out.op == ("highest" if kept or n < 5 else "highest_sum")
+    x.buffer.write(x.offset_bytes, values)
+    compiled.run()
+    got = np.frombuffer(out.buffer.read(out.offset_bytes, out.n_bytes), np.int32)
+    assert got.tolist() == want.tolist()
 
 
 def interleaved(cpu: CpuDevice, plain: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from llamapy.app.batch.stems import Stem, Stems
 from llamapy.app.fit import Fit
 from llamapy.app.generate import ABORTED, Settings
 from llamapy.base.errors import LlamapyError, NumericError
+from llamapy.models.builder import HIGHEST
 from llamapy.runtime.batch import Batch
 from llamapy.sample.chain import Sampler
 from llamapy.tokenize.stream import Stream
@@ -95,9 +96,11 @@ class Place:
         self.todo = self.todo[n:]
         self.n_past += n
 
-    def take(self, logits: Any, highest: int | None) -> Answer | None:
-        """The next token; the answer once it is complete."""
-        id = self.sampler.sample(logits, highest)
+    def take(self, found: Any) -> Answer | None:
+        """The next token, from logits or chosen by the graph; the answer once it is complete."""
+        id = found if isinstance(found, int) else self.sampler.sample(found)
+        if id < 0:
+            raise NumericError("the logits are broken: NaN, +inf or nothing but -inf")
         self.sampler.accept(id)
         return self.say(id)
 
@@ -187,19 +190,19 @@ class LocalDecoder:
         for place, n in parts:
             self.n_prompt += n if not place.ids else 0
             place.advance(n)
-        for order, rows in self.ctx.parts(batch):
-            highest = self.ctx.highest.tolist() or [None] * len(rows)
-            for i, logits, top in zip(order.tolist(), rows, highest, strict=True):
-                answer = self._take(wanted[i], logits, top)
+        for order, found in self.ctx.parts(batch, self.ctx.ends):
+            rows = found.tolist() if self.ctx.ends == HIGHEST else found
+            for i, row in zip(order.tolist(), rows, strict=True):
+                answer = self._take(wanted[i], row)
                 if answer is not None:
                     done.append(answer)
         for place, _ in parts:
             self._pass_stems(place)
         return done
 
-    def _take(self, place: Place, logits: Any, highest: int | None) -> Answer | None:
+    def _take(self, place: Place, found: Any) -> Answer | None:
         try:
-            answer = place.take(logits, highest)
+            answer = place.take(found)
         except NumericError as e:
             answer = Answer(place.request.number, error=e)
         else:

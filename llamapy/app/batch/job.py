@@ -21,6 +21,7 @@ from llamapy.app.result import plain
 from llamapy.base.errors import LlamapyError
 from llamapy.base.log import log
 from llamapy.runtime.engine import silent
+from llamapy.sample.chain import Sampler
 from llamapy.sample.params import RANDOM_SEED
 from llamapy.sample.rng import actual_seed
 
@@ -172,7 +173,8 @@ class Job:
         try:
             if n:
                 steps = 0 if self._diffuses else sum(p.plan.n_max for p in plans) // n
-                self.model.will_generate(steps, interrupted, silent)
+                greedy = n if self._never(plans) is not None else 0
+                self.model.will_generate(steps, interrupted, silent, greedy)
                 self.totals.repack_s = time.perf_counter() - start
                 self._decode(plans, n, settings, interrupted, tell)
         except LlamapyError as e:
@@ -220,8 +222,16 @@ class Job:
             "n_ctx_seq": max(p.plan.n_ctx for p in plans),
             "n_seq_max": n + min(len(stems), MOST_STEMS),
         }
-        greedy = all(p.settings.sampling.greedy for p in plans)
-        return self.model.context(**s.of_context(**sizes), highest=greedy, rounded=True)
+        never = self._never(plans)
+        return self.model.context(**s.of_context(**sizes), never=never, rounded=True)
+
+    def _never(self, plans: Sequence[Request]) -> tuple[int, ...] | None:
+        """What no line may take, where all lines take the most likely token but for that."""
+        if self._diffuses or not all(p.settings.sampling.greedy for p in plans):
+            return None
+        kinds = {replace(p.settings.sampling, seed=0) for p in plans}
+        never = {Sampler(kind, self.model.tokenizer).never for kind in kinds}
+        return never.pop() if len(never) == 1 else None
 
     def drive(
         self,

@@ -31,6 +31,7 @@ _KEYED = {
     "rope_set_rows": (0,),
     "cpy": (0,),
     "repack": (0,),
+    "highest_sum": (1,),
     "flash_attn": (1, 2),
     "flash_attn_part": (1, 2),
 }
@@ -41,6 +42,8 @@ _WHOLE = {
     "rope": (1,),
     "rope_table": (0,),
     "take_ids": (1,),
+    "highest": (1,),
+    "highest_sum": (4,),
     "mul_mat_id": (2,),
     "add_id": (2,),
     "flash_attn": (3, 4),
@@ -61,6 +64,8 @@ def kernel_key(node: Tensor) -> tuple[str, str, str]:
     op = node.op
     if op in ("mul_mat", "mul_mat_id"):
         return op, node.src[0].type.name, node.src[1].type.name
+    if op == "highest_sum":
+        return op, node.src[1].type.name, node.src[2].type.name
     if op in ("flash_attn", "flash_attn_part"):
         k, v = node.src[1].type.name, node.src[2].type.name
         return (op, "kv", "kv") if k in CACHE_TYPES and v in CACHE_TYPES else (op, k, v)

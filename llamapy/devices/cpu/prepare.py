@@ -3,7 +3,8 @@
 Quantised weights want quantised activations: one `quant_act` is put before all the matmuls that
 read the same activation, or joined to the norm or gate that made it. Attention of few queries over
 a long context is cut into parts so that all threads have work. The bits are those of the graph as
-built; a matmul marked `precise` takes its activation in two terms.
+built; a matmul marked `precise` takes its activation in two terms, of which the second one is
+computed only where it matters if nothing but the place of the highest is asked.
 """
 
 from __future__ import annotations
@@ -39,17 +40,14 @@ def _precise(node: Tensor) -> list[Tensor]:
     each element is the same sum of the same two dots."""
     w, x = node.src[:2]
     k, n = x.ne[0], x.ne[1]
-    pair = make("quant_act_pair", x)
-    pair.name = f"{node.name} (pair)"
     if n <= PAIR_COLUMNS:
+        pair = make("quant_act_pair", x)
+        pair.name = f"{node.name} (pair)"
         made = [pair]
         total: tuple[Tensor, ...] = (w, reshape(pair, k, 2 * n))
     else:
-        row = pair.nb[1]
-        main = make("mul_mat", w, view(pair, (k, n), (2 * row,)))
-        main.name = f"{node.name} (main)"
-        made = [pair, main]
-        total = (w, view(pair, (k, n), (2 * row,), row), main)
+        made, rest = _main_term(node.name, w, x)
+        total = (w, rest, made[-1])
     op, params = "mul_mat", {"pairs": n <= PAIR_COLUMNS}
     if addend := node.src[2:]:
         made.append(make(op, *total, **params))
@@ -58,6 +56,61 @@ def _precise(node: Tensor) -> list[Tensor]:
     node.op, node.src = op, total
     node.params = {**params, "precise": False, "fused": ("mul_mat precise",)}
     return [*made, node]
+
+
+def _may_screen(node: Tensor, uses: Counter[int], keep: Collection[int]) -> bool:
+    """Whether of `node` only the highest elements matter, and leaving out most of the second term
+    is worth it: up to half of PAIR_COLUMNS cost what reading the weight costs."""
+    return (
+        _wants_x8(node)
+        and _is_precise(node)
+        and len(node.src) == 2
+        and node.src[0].lengths is not None
+        and node.src[1].ne[1] > PAIR_COLUMNS // 2
+        and uses[id(node)] == 1
+        and not node.flags & OUTPUT
+        and id(node) not in keep
+    )
+
+
+def _screen(nodes: list[Tensor], keep: Collection[int]) -> list[Tensor]:
+    """highest(mul_mat precise) computes the first term, then the second one of the rows that may be
+    the highest."""
+    uses = Counter(id(s) for node in nodes for s in node.src)
+    gone = {
+        id(node.src[0])
+        for node in nodes
+        if node.op == "highest" and _may_screen(node.src[0], uses, keep)
+    }
+    out: list[Tensor] = []
+    for node in nodes:
+        if node.op == "highest" and id(node.src[0]) in gone:
+            product = node.src[0]
+            plain, x = product.src
+            assert plain.lengths is not None
+            w, (length, longest) = plain.twin or plain, plain.lengths
+            made, rest = _main_term(product.name, w, x)
+            node.op, node.src = (
+                "highest_sum",
+                (made[-1], w, rest, length, *node.src[1:]),
+            )
+            parts = ("mul_mat precise", f"highest {node.name}")
+            node.params = {"longest": longest, "fused": parts}
+            out += made
+        if id(node) not in gone:
+            out.append(node)
+    return out
+
+
+def _main_term(name: str, w: Tensor, x: Tensor) -> tuple[list[Tensor], Tensor]:
+    """Nodes, the last of which is the product with x in 8 bits; and what that left of x."""
+    k, n = x.ne[0], x.ne[1]
+    pair = make("quant_act_pair", x)
+    pair.name = f"{name} (pair)"
+    row = pair.nb[1]
+    main = make("mul_mat", w, view(pair, (k, n), (2 * row,)))
+    main.name = f"{name} (main)"
+    return [pair, main], view(pair, (k, n), (2 * row,), row)
 
 
 def _uses(nodes: list[Tensor]) -> tuple[Counter[int], Counter[int]]:
@@ -140,5 +193,6 @@ def _cut_attention(nodes: list[Tensor], n_threads: int) -> list[Tensor]:
 def prepare(nodes: list[Tensor], keep: Collection[int], n_threads: int) -> list[Tensor]:
     """The nodes of a split as the CPU will run them. `keep`: ids of tensors that are needed outside
     of this split, besides OUTPUTs; those are never folded away."""
+    nodes = _screen(nodes, keep)
     _take_twins(nodes)
     return _cut_attention(_quantise(nodes, keep), n_threads)

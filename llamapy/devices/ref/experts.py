@@ -28,11 +28,23 @@ def top_k_ids(node: Tensor, scores: Array) -> Array:
     return order[..., :k]
 
 
-def highest(node: Tensor, x: Array) -> Array:
-    """x [1, 1, n_rows, n]: where each row's highest is, [1, 1, 1, n_rows]."""
-    at = x.argmax(axis=-1, keepdims=True)  # where there is a NaN, that one
-    fine = np.isfinite(np.take_along_axis(x, at, axis=-1))
-    return np.where(fine, at, -1).reshape(1, 1, 1, -1)
+def highest(node: Tensor, x: Array, never: Array | None = None) -> Array:
+    """x [1, 1, n_rows, n], never [1, 1, 1, n_never]: where each row's highest is, those left out,
+    [1, 1, 1, n_rows]."""
+    broken = ~(x < np.inf).all(axis=-1, keepdims=True)
+    if never is not None:
+        x = x.copy()
+        x[..., [int(i) for i in never.reshape(-1) if 0 <= i < x.shape[-1]]] = -np.inf
+    at = np.where(np.isnan(x), -np.inf, x).argmax(axis=-1, keepdims=True)
+    none = broken | (np.take_along_axis(x, at, axis=-1) == -np.inf)
+    return np.where(none, -1, at).reshape(1, 1, 1, -1)
+
+
+def highest_sum(
+    node: Tensor, main: Array, w: Array, x: Array, length: Array, never: Array | None = None
+) -> Array:
+    """main [1, 1, n, m], w [1, 1, m, k], x [1, 1, n, k]: [1, 1, 1, n]."""
+    return highest(node, main + x @ w.swapaxes(-1, -2), never)
 
 
 def take_ids(node: Tensor, values: Array, ids: Array) -> Array:

@@ -125,6 +125,7 @@ static int multiply(lp_run_fn mul_mat, const struct lp_args *a, int64_t task, ch
 #define LP_ID_mul_mat(w, x, isa)
 #define LP_ID_get_rows(w, x, isa)
 #define LP_ID_repack(w, x, isa)
+#define LP_ID_highest_sum(w, x, isa)
 #define LP_ID_mul_mat_id(w, x, isa)                                                                \
     int lp_mul_mat_##w##_##x##_##isa(const struct lp_args *a, int64_t task, void *s);              \
     int lp_mul_mat_id_##w##_##x##_##isa(const struct lp_args *a, int64_t task, void *s) {          \

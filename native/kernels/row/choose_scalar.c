@@ -1,8 +1,8 @@
 /* What moves or compares values and computes none: one file for all instruction sets.
  *
  * concat     dst = src 0, then src 1, along axis ip[0]; any strides
- * highest    dst[r] = where row r's highest is, of equal ones (-0 is 0) the lowest index; -1 where
- *            there is a NaN or the highest is not finite
+ * highest    dst[r] = where row r's highest is, of equal ones (-0 is 0) the lowest index, of all
+ * but those that an optional i32 row names; -1 where one is NaN or +inf, or none above -inf
  * take_ids   dst[u, t] = values[ids[u, t], t]
  * top_k_ids  per token the ip[0] experts of the largest scores, in that order; of equal ones (-0 is
  *            0) the lower index first; NaN is less than all numbers. With ip[1] groups of n_expert
@@ -45,29 +45,15 @@ int lp_concat_f32_f32_scalar(const struct lp_args *a, int64_t task, void *scratc
     return LP_OK;
 }
 
-static int32_t highest(const float *x, int64_t n) {
-    float most = -__builtin_inff();
-    int64_t id = -1;
-    for (int64_t at = 0; (at = lp_find_above(x, at, n, most)) < n; at += LP_BLOCK) {
-        for (int64_t i = at; i < n && i < at + LP_BLOCK; i++) {
-            if (x[i] != x[i]) {
-                return -1;
-            }
-            if (x[i] > most) {
-                most = x[i];
-                id = i;
-            }
-        }
-    }
-    return most < __builtin_inff() ? (int32_t)id : -1;
-}
 int lp_highest_i32_f32_scalar(const struct lp_args *a, int64_t task, void *scratch) {
     (void)scratch;
     const struct lp_node *n = a->n;
     const struct lp_opnd *s = &n->src[0];
     const int64_t end = n->dst.ne[0] * (task + 1) / n->n_tasks;
     for (int64_t r = n->dst.ne[0] * task / n->n_tasks; r < end; r++) {
-        const int32_t id = highest((const float *)(a->src[0] + r * s->nb[1]), s->ne[0]);
+        const int32_t id =
+            lp_highest((const float *)(a->src[0] + r * s->nb[1]), s->ne[0],
+                       (const int32_t *)a->src[1], n->n_src > 1 ? n->src[1].ne[0] : 0);
         memcpy(a->dst + r * n->dst.nb[0], &id, 4);
     }
     return LP_OK;

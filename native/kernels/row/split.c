@@ -101,7 +101,8 @@ int64_t lp_split_take_ids(const struct lp_node *n, int n_threads) {
 NO_SCRATCH(take_ids)
 int64_t lp_split_highest(const struct lp_node *n, int n_threads) {
     const struct lp_opnd *x = &n->src[0];
-    if (x->nb[0] != 4 || x->ne[0] > INT32_MAX || n->dst.ne[0] != x->ne[1]) {
+    if (x->nb[0] != 4 || x->ne[0] > INT32_MAX || n->dst.ne[0] != x->ne[1] ||
+        (n->n_src > 1 && n->src[1].nb[0] != 4)) {
         return -1;
     }
     return split_rows(x, PLAIN, n_threads);
