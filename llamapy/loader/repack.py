@@ -246,10 +246,12 @@ def _make_twins(
 def _parts(nodes: Sequence[Tensor]) -> Iterable[list[Tensor]]:
     """Cut into runs that end soon."""
     part: list[Tensor] = []
+    n_bytes = 0
     for node in nodes:
         part.append(node)
-        if sum(n.n_bytes for n in part) >= AT_ONCE_BYTES:
+        n_bytes += node.n_bytes
+        if n_bytes >= AT_ONCE_BYTES:
             yield part
-            part = []
+            part, n_bytes = [], 0
     if part:
         yield part

@@ -76,14 +76,39 @@ static void lp_finish_row(float *out, const float *sum, float M, float L, const 
     }
 }
 
-/* Rows [0, n_rows) of the block over every tile they may see. */
-static int lp_attend(struct lp_attn *t, int64_t kv_head, int64_t n_rows) {
-    struct lp_walk w = {.kv_head = kv_head, .n_rows = n_rows};
+/* Write the parts of a tile's rows; row 0 of the block is row r0 of the kv head. */
+static void lp_write_parts(const struct lp_attn *t, const struct lp_tile *e, int64_t kv_head,
+                           int64_t r0) {
+    const struct lp_opnd *dst = &t->args->n->dst;
+    for (int64_t r = e->r0; r < e->r1; r++) {
+        char *at = t->args->dst + e->index * dst->nb[1] +
+                   lp_attn_head(t, kv_head, r0 + r) * dst->nb[2] +
+                   lp_attn_token(t, r0 + r) * dst->nb[3];
+        float *out = (float *)(void *)at;
+        if (t->l[r] != 0.0f) {
+            memcpy(out, t->o + r * t->dv_pad, (size_t)t->dv * 4);
+        } else {
+            memset(out, 0, (size_t)t->dv * 4);
+        }
+        out[t->dv] = t->m[r];
+        out[t->dv + 1] = t->l[r];
+    }
+}
+
+/* The tiles of a walk: merged, or, where it is of `every` one, each written as a part. Row 0 of the
+ * block is row r0 of the kv head. */
+static int lp_attend(struct lp_attn *t, struct lp_walk w, int64_t r0) {
     struct lp_tile tiles[2];
     int status = lp_next_tile(&w, t, &tiles[0]);
     for (int i = 0; !status && tiles[i].r0 < tiles[i].r1; i ^= 1) {
         status = lp_next_tile(&w, t, &tiles[i ^ 1]);
-        if (!status && lp_tile_run(t, &tiles[i], &tiles[i ^ 1])) {
+        if (status) {
+            break;
+        }
+        int seen = lp_tile_run(t, &tiles[i], &tiles[i ^ 1]);
+        if (w.every) {
+            lp_write_parts(t, &tiles[i], w.kv_head, r0);
+        } else if (seen) {
             lp_merge_tile(t, tiles[i].r0, tiles[i].r1);
         }
     }
@@ -106,48 +131,13 @@ int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *s
         t.M[r] = -V_INF, t.L[r] = 0.0f;
     }
     if (!status) {
-        status = lp_attend(&t, kv_head, rows);
+        status = lp_attend(&t, (struct lp_walk){.kv_head = kv_head, .n_rows = rows}, r0);
     }
     for (int64_t r = 0; !status && r < rows; r++) {
         int64_t head = lp_attn_head(&t, kv_head, r0 + r), token = lp_attn_token(&t, r0 + r);
         float *out = (float *)(void *)(args->dst + token * n->dst.nb[1]) + head * t.dv;
         const float *sinks = t.sinks ? (const float *)args->src[t.sinks] : NULL;
         lp_finish_row(out, t.sum + r * t.dv_pad, t.M[r], t.L[r], sinks ? sinks + head : NULL, t.dv);
-    }
-    return status;
-}
-
-/* Write the parts of a tile's rows; row 0 of the block is row r0 of the kv head. */
-static void lp_write_parts(const struct lp_attn *t, const struct lp_tile *e, int64_t kv_head,
-                           int64_t r0) {
-    const struct lp_opnd *dst = &t->args->n->dst;
-    for (int64_t r = e->r0; r < e->r1; r++) {
-        char *at = t->args->dst + e->index * dst->nb[1] +
-                   lp_attn_head(t, kv_head, r0 + r) * dst->nb[2] +
-                   lp_attn_token(t, r0 + r) * dst->nb[3];
-        float *out = (float *)(void *)at;
-        if (t->l[r] != 0.0f) {
-            memcpy(out, t->o + r * t->dv_pad, (size_t)t->dv * 4);
-        } else {
-            memset(out, 0, (size_t)t->dv * 4);
-        }
-        out[t->dv] = t->m[r];
-        out[t->dv + 1] = t->l[r];
-    }
-}
-
-/* Tiles [from, to) of rows [r0, r0 + n_rows) of the kv head, each on its own. */
-static int lp_attend_parts(struct lp_attn *t, int64_t kv_head, int64_t r0, int64_t n_rows,
-                           int64_t from, int64_t to) {
-    struct lp_walk w = {kv_head, n_rows, .first = from, .end = to, .every = 1};
-    struct lp_tile tiles[2];
-    int status = lp_next_tile(&w, t, &tiles[0]);
-    for (int i = 0; !status && tiles[i].r0 < tiles[i].r1; i ^= 1) {
-        status = lp_next_tile(&w, t, &tiles[i ^ 1]);
-        if (!status) {
-            lp_tile_run(t, &tiles[i], &tiles[i ^ 1]);
-            lp_write_parts(t, &tiles[i], kv_head, r0);
-        }
     }
     return status;
 }
@@ -167,7 +157,7 @@ int LP_FN(lp_flash_attn_part_kv_kv)(const struct lp_args *args, int64_t task, vo
         int64_t rows = t.n_rows - r0 < LP_ROWS ? t.n_rows - r0 : LP_ROWS;
         status = lp_open_rows(&t, kv_head, r0, rows);
         if (!status) {
-            status = lp_attend_parts(&t, kv_head, r0, rows, from, to);
+            status = lp_attend(&t, (struct lp_walk){kv_head, rows, from, to, .every = 1}, r0);
         }
     }
     return status;
