@@ -90,6 +90,10 @@ def _attention(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return F32, (v.ne[0] * q.ne[1], q.ne[2], 1, 1)
 
 
+def _attention_x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return X8, _attention(srcs, p)[1]
+
+
 def _to_type(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return BY_NAME[p["type"]], srcs[0].ne
 
@@ -213,6 +217,10 @@ def _attention_merge(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return F32, ((parts.ne[0] - 2) * parts.ne[2], parts.ne[3], 1, 1)
 
 
+def _attention_merge_x8(srcs: tuple[Tensor, ...], p: Params) -> Result:
+    return X8, _attention_merge(srcs, p)[1]
+
+
 def _rope_table(srcs: tuple[Tensor, ...], p: Params) -> Result:
     """pos [n_tokens], or four planes of it where the mode has sections: a row for each token, cos
     then sin of its pairs; twice that where pairs are neighbours (mode 0), a value for each lane."""
@@ -320,10 +328,12 @@ ROWS: tuple[Op, ...] = (
     Op("swiglu_oai_quant", (1, 2), _glu_x8, _SWIGLU_OAI),
     # main, weight, x, length, [never]
     Op("highest_sum", (4, 5), _highest_sum, (("longest", "float"),)),
+    Op("flash_attn_quant", (5, 7), _attention_x8, _ATTENTION),
     # A weight with its rows interleaved by eight, as it is loaded for mul_mat.
     Op("repack", (1, 1), _repack),
     Op("flash_attn_part", (5, 6), _attention_parts, _ATTENTION),
     Op("flash_attn_merge", (1, 2), _attention_merge),  # parts, [sinks]
+    Op("flash_attn_merge_quant", (1, 2), _attention_merge_x8),
 )
 
 OPS: dict[str, Op] = {op.name: op for op in ROWS}

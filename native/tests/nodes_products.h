@@ -195,6 +195,9 @@ static void attention_cells(struct trial *t, const struct attention *a) {
         put(t->memory[4] + 16 * i, range, 16);
     }
 }
+static int quantises(const struct trial *t) {
+    return strstr(t->kernel->family, "_quant") != NULL;
+}
 static void attention(struct trial *t, const struct attention *a, const char *k, const char *v,
                       int parts) {
     const int64_t n_cells = a->n_places + 7;
@@ -208,7 +211,7 @@ static void attention(struct trial *t, const struct attention *a, const char *k,
         if (a->sinks) {
             operand(t, 5, "f32", SHAPE(a->n_head), 0);
         }
-        place(t, DST, "f32", SHAPE(a->dv * a->n_head, a->n_tokens), 0);
+        place(t, DST, quantises(t) ? "x8" : "f32", SHAPE(a->dv * a->n_head, a->n_tokens), 0);
     }
     t->node.fp[0] = 0.125;
     t->node.fp[1] = a->max_bias;
@@ -220,7 +223,8 @@ static void attention_nodes(struct trial *t, int parts) {
         const struct attention *a = &attentions[i];
         for (size_t j = 0; j < N_CACHE_TYPES; j++) {
             const char *k = cache_types[j], *v = cache_types[(j + i) % N_CACHE_TYPES];
-            if (a->dk % type_of(k)->block == 0 && a->dv % type_of(v)->block == 0) {
+            if (a->dk % type_of(k)->block == 0 && a->dv % type_of(v)->block == 0 &&
+                !(quantises(t) && a->dv % 32)) {
                 attention(t, a, k, v, parts);
             }
         }
@@ -236,7 +240,7 @@ static void flash_attn_merge(struct trial *t) {
     static const int64_t sizes[][4] = {{1, 1, 1, 1}, {64, 5, 9, 2}, {35, 12, 3, 7}};
     const float unseen = -__builtin_inff(), nothing = 0.0f;
     for (int i = 0; i < 6; i++) {
-        const int64_t *z = sizes[i / 2], dv = z[0];
+        const int64_t *z = sizes[i / 2], dv = quantises(t) ? 32 * z[1] : z[0];
         struct lp_opnd *o = operand(t, 0, "f32", SHAPE(dv + 2, z[1], z[2], z[3]), 0);
         for (int64_t r = 0; r < z[1] * z[2] * z[3]; r++) {
             char *p = row_at(t, 0, o, r);
@@ -251,7 +255,7 @@ static void flash_attn_merge(struct trial *t) {
         if (i % 2) {
             operand(t, 1, "f32", SHAPE(z[2]), 0);
         }
-        place(t, DST, "f32", SHAPE(dv * z[2], z[3]), 0);
+        place(t, DST, quantises(t) ? "x8" : "f32", SHAPE(dv * z[2], z[3]), 0);
         compute(t);
     }
 }

@@ -50,12 +50,12 @@ class Attention:
         named = {"scale": self.scale, "max_bias": self.max_bias, "softcap": self.softcap}
         return params("flash_attn", **named)[1]
 
-    def whole(self) -> Case:
+    def whole(self, kind: str = "f32") -> Case:
         srcs = [operand(self.q, 4), stored(self.k, self.types[0]), stored(self.v, self.types[1])]
         srcs += [operand(self.idx, 4), operand(self.range, 4)]
         srcs += [operand(x, 4) for x in (self.bias, self.sinks) if x is not None]
         n_tokens, n_head, _ = self.q.shape
-        dst = result("f32", (self.n_embd_v * n_head, n_tokens))
+        dst = result(kind, (self.n_embd_v * n_head, n_tokens))
         return Case(srcs, dst, fp=self.fp(), name=self.name)
 
     def parts(self) -> Case:
@@ -202,6 +202,11 @@ FLOATS = tuple(product(("f32", "f16"), repeat=2))
 PAIRS = tuple(p for p in product(CACHE_TYPES, repeat=2) if p not in FLOATS)
 
 
+def whole_groups(found: list[Attention]) -> list[Attention]:
+    """Those whose result can be X8."""
+    return [a for a in found if a.n_embd_v % 32 == 0]
+
+
 def flash_attn(rng: Rng, row: KernelRow) -> list[Case]:
     found = wide_heads(rng, ("f16", "q8_0"))
     for t in FLOATS:
@@ -215,6 +220,16 @@ def flash_attn(rng: Rng, row: KernelRow) -> list[Case]:
     return [a.whole() for a in found]
 
 
+def flash_attn_quant(rng: Rng, row: KernelRow) -> list[Case]:
+    found = wide_heads(rng, ("f16", "q8_0"))
+    for t in FLOATS:
+        found.append(make(rng, t, (6, 3), (32, 96), 7, 70, 128, sinks=True, name="sinks"))
+        found += attentions(rng, t) + biased(rng, t)
+    for t in zip(CACHE_TYPES, reversed(CACHE_TYPES), strict=True):
+        found += in_blocks(rng, t)
+    return [a.whole("x8") for a in whole_groups(found)]
+
+
 def flash_attn_part(rng: Rng, row: KernelRow) -> list[Case]:
     found = [a for t in FLOATS for a in attentions(rng, t)]
     for t in zip(CACHE_TYPES, reversed(CACHE_TYPES), strict=True):
@@ -225,7 +240,10 @@ def flash_attn_part(rng: Rng, row: KernelRow) -> list[Case]:
 
 def flash_attn_merge(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
-    for dv, n_tiles, n_head, n_tokens in ((1, 1, 1, 1), (64, 5, 9, 2), (35, 12, 3, 7)):
+    widths = (32, 64, 96) if row.wtype == "x8" else (1, 64, 35)
+    for dv, (n_tiles, n_head, n_tokens) in zip(
+        widths, ((1, 1, 1), (5, 9, 2), (12, 3, 7)), strict=True
+    ):
         parts = rng.standard_normal((n_tokens, n_head, n_tiles, dv + 2)).astype(np.float32)
         parts[..., dv] *= 10
         parts[..., dv + 1] = np.abs(parts[..., dv + 1]) + 1
@@ -233,13 +251,15 @@ def flash_attn_merge(rng: Rng, row: KernelRow) -> list[Case]:
         parts[unseen] = np.array([0.0] * dv + [-np.inf, 0.0], np.float32)
         for sinks in (None, rng.standard_normal(n_head).astype(np.float32)):
             srcs = [operand(parts)] + ([] if sinks is None else [operand(sinks)])
-            dst = result("f32", (dv * n_head, n_tokens))
+            dst = result(row.wtype, (dv * n_head, n_tokens))
             cases.append(Case(srcs, dst, name=f"{dv} {n_tiles} {sinks is not None}"))
     return cases
 
 
 CASES = {
     "flash_attn": flash_attn,
+    "flash_attn_quant": flash_attn_quant,
     "flash_attn_part": flash_attn_part,
     "flash_attn_merge": flash_attn_merge,
+    "flash_attn_merge_quant": flash_attn_merge,
 }

@@ -18,9 +18,10 @@ from cases_attn import (
     in_blocks,
     make,
     queries,
+    whole_groups,
     wide_heads,
 )
-from harness import Case, operand, result, row_of, run, values
+from harness import Case, Operand, operand, result, row_of, run, values
 
 from llamapy.base.errors import KernelError
 from llamapy.base.types import BY_NAME, CACHE_TYPES
@@ -44,15 +45,18 @@ def attend(a: Attention, isa: str = "scalar", n_threads: int = 1) -> np.ndarray:
     return values(raw, np.float32, (a.n_embd_v, n_head, n_tokens))
 
 
-def in_parts(a: Attention, isa: str) -> np.ndarray:
+def parts_of(a: Attention, isa: str) -> list[Operand]:
+    """What a merge reads."""
     part = row_of("flash_attn_part", "kv", "kv", isa)
-    merge = row_of("flash_attn_merge", isa=isa)
     case = a.parts()
     parts = values(run(part.index, case, split_for=3), np.float32, case.dst.ne)
+    return [operand(parts.copy())] + ([] if a.sinks is None else [operand(a.sinks)])
+
+
+def in_parts(a: Attention, isa: str) -> np.ndarray:
     n_tokens, n_head, _ = a.q.shape
-    srcs = [operand(parts.copy())] + ([] if a.sinks is None else [operand(a.sinks)])
     dst = result("f32", (a.n_embd_v * n_head, n_tokens))
-    raw = run(merge.index, Case(srcs, dst))
+    raw = run(row_of("flash_attn_merge", isa=isa).index, Case(parts_of(a, isa), dst))
     return values(raw, np.float32, (a.n_embd_v, n_head, n_tokens))
 
 
@@ -115,6 +119,30 @@ def test_parts_then_merge_equal_the_whole(types: tuple[str, str]) -> None:
     for isa in isas():
         for a in _all(*types):
             assert np.array_equal(in_parts(a, isa), attend(a, isa)), (isa, a.name)
+
+
+@pytest.mark.parametrize("isa", isas())
+def test_a_quantised_result_equals_two_steps(isa: str) -> None:
+    whole = row_of("flash_attn_quant", "kv", "kv", isa)
+    merge, quant = (row_of(n, "x8", "f32", isa) for n in ("flash_attn_merge_quant", "quant_act"))
+    found = whole_groups(_all("f16", "f16"))
+    assert len(found) > 9 and found[0].n_embd_v == 64
+    found[0].v[found[0].idx[0, 3], 0, 40] = np.nan  # of one group in a head
+    for a in found:
+        n_tokens, n_head, _ = a.q.shape
+        dst = result("x8", (a.n_embd_v * n_head, n_tokens))
+        two = run(quant.index, Case([operand(attend(a, isa).reshape(n_tokens, -1))], dst))
+        assert run(whole.index, a.whole("x8"), split_for=3) == two, a.name
+        assert run(merge.index, Case(parts_of(a, isa), dst), split_for=3) == two, a.name
+
+
+def test_a_head_that_is_not_whole_groups_is_not_quantised() -> None:
+    a = make(np.random.default_rng(13), ("f16", "f16"), (4, 2), (32, 48), 3, 20, 64)
+    with pytest.raises(KernelError):
+        run(row_of("flash_attn_quant", "kv", "kv").index, a.whole("x8"))
+    merge = Case(parts_of(a, "scalar"), result("x8", (192, 3)))
+    with pytest.raises(KernelError):
+        run(row_of("flash_attn_merge_quant", "x8").index, merge)
 
 
 @pytest.mark.parametrize("types", LAWS, ids=str)

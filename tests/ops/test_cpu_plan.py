@@ -95,6 +95,51 @@ def test_many_columns_equal_one_at_a_time(cpu, n):
         assert np.array_equal(run(cpu, *layer(cpu, 1), values[i : i + 1]), whole[i])
 
 
+def attending(cpu: CpuDevice, values: list[np.ndarray]) -> tuple[list[Tensor], Tensor, Tensor]:
+    """Inputs shaped as `values` (q, k, v, idx, range), attention, and what a product makes of
+    it."""
+    inputs = []
+    for x in values:
+        ne = (*x.shape[::-1], 1, 1, 1)[:4]
+        inputs.append(Tensor(I32 if x.dtype == np.int32 else F32, ne, flags=INPUT))
+    kqv = make("flash_attn", *inputs, scale=0.2, max_bias=0.0, softcap=0.0)
+    out = make("mul_mat", weight(cpu, (kqv.ne[0], 64), 3), kqv)
+    out.flags |= OUTPUT
+    return inputs, kqv, out
+
+
+@pytest.mark.parametrize(("n", "width", "n_places", "joined", "apart"), [
+    (1, 32, 256, "flash_attn_quant", "flash_attn quant_act"),
+    (9, 96, 1024, "flash_attn_quant", "flash_attn quant_act"),
+    (1, 48, 256, "flash_attn quant_act", "flash_attn quant_act"),
+    (1, 64, 1024, "flash_attn_part flash_attn_merge_quant",
+     "flash_attn_part flash_attn_merge quant_act"),
+    (1, 48, 1024, "flash_attn_part flash_attn_merge quant_act",
+     "flash_attn_part flash_attn_merge quant_act"),
+])  # fmt: skip
+def test_attention_quantises_what_products_alone_read(cpu, n, width, n_places, joined, apart):
+    """Where no group spans two heads; with the bits of attention that is kept as it is."""
+    rng = np.random.default_rng(n + width)
+    own = n_places - n + np.arange(n)
+    shapes = ((n, 4, 32), (n_places, 2, 32), (n_places, 2, width))
+    values = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    values.append(rng.permutation(n_places).astype(np.int32))
+    values.append(np.stack([0 * own, 0 * own + 5, own + 1, own], 1).astype(np.int32))
+    got = []
+    for kept, ops in ((0, joined), (OUTPUT, apart)):
+        inputs, kqv, out = attending(cpu, values)
+        kqv.flags |= kept
+        graph = CGraph()
+        graph.build_forward_expand(out)
+        compiled = Scheduler([cpu]).compile(graph)
+        assert " ".join(t.op for t in compiled.order) == f"{ops} mul_mat"
+        for t, x in zip(inputs, values, strict=True):
+            t.buffer.write(t.offset_bytes, x)
+        compiled.run()
+        got.append(out.buffer.read(out.offset_bytes, out.n_bytes))
+    assert got[0] == got[1] and any(got[0])
+
+
 def touched(t: Tensor) -> tuple[int, int, int]:
     buffer, offset = t.home()
     return id(buffer), offset, offset + t.n_bytes

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from ref_net import Array, Net, rand
 
+from llamapy.base.types import X8
 from llamapy.devices.ref.attention import slopes
+from llamapy.devices.ref.memory import decode, x8_rows
 from llamapy.graph.ops import make
 from llamapy.graph.tensor import Tensor
 
@@ -167,6 +169,22 @@ def test_attention(
     parts = make("flash_attn_part", *a.tensors(cut), *scored, **p)
     merged = cut.run(make("flash_attn_merge", parts, *extra))[0, 0]
     np.testing.assert_allclose(merged, got, rtol=1e-5, atol=1e-6)
+
+
+def test_quantised_attention_is_attention_quantised() -> None:
+    a, net = Attention(), Net()
+    a.v = rand(200, 2, 32)
+    p = dict(scale=0.35, max_bias=0.0, softcap=0.0)
+    srcs = a.tensors(net)
+    want = decode(x8_rows(net.run(make("flash_attn", *srcs, **p))), X8, np.float64)
+    for twin in (
+        make("flash_attn_quant", *srcs, **p),
+        make("flash_attn_merge_quant", make("flash_attn_part", *srcs, **p)),
+    ):
+        got = net.run(twin)
+        assert twin.type is X8 and got.shape == (1, 1, 3, 128)
+        np.testing.assert_allclose(got, want, atol=2e-2)
+        assert np.abs(want).max() > 0.2
 
 
 def test_attention_parts_hold_row_maximum_and_sum() -> None:

@@ -22,6 +22,7 @@ from llamapy.graph.tensor import Tensor
 
 N_PARAMS = 12
 _NO_OPERAND = (-1,) + (0,) * 10
+_ATTENTION = ("flash_attn", "flash_attn_quant", "flash_attn_part")
 # Sources of other types than f32: those that the key of the kernel names, and whole numbers.
 _KEYED = {
     "mul_mat": (0,),
@@ -32,8 +33,7 @@ _KEYED = {
     "cpy": (0,),
     "repack": (0,),
     "highest_sum": (1,),
-    "flash_attn": (1, 2),
-    "flash_attn_part": (1, 2),
+    **dict.fromkeys(_ATTENTION, (1, 2)),
 }
 _WHOLE = {
     "get_rows": (1,),
@@ -46,8 +46,7 @@ _WHOLE = {
     "highest_sum": (4,),
     "mul_mat_id": (2,),
     "add_id": (2,),
-    "flash_attn": (3, 4),
-    "flash_attn_part": (3, 4),
+    **dict.fromkeys(_ATTENTION, (3, 4)),
     "ssm_conv": (3,),
     "ssm_scan": (6,),
     "gated_delta_net": (6,),
@@ -66,7 +65,7 @@ def kernel_key(node: Tensor) -> tuple[str, str, str]:
         return op, node.src[0].type.name, node.src[1].type.name
     if op == "highest_sum":
         return op, node.src[1].type.name, node.src[2].type.name
-    if op in ("flash_attn", "flash_attn_part"):
+    if op in _ATTENTION:
         k, v = node.src[1].type.name, node.src[2].type.name
         return (op, "kv", "kv") if k in CACHE_TYPES and v in CACHE_TYPES else (op, k, v)
     if op == "get_rows":

@@ -1,10 +1,10 @@
 """Rewriting a split into what the CPU's kernels compute, before memory is planned.
 
 Quantised weights want quantised activations: one `quant_act` is put before all the matmuls that
-read the same activation, or joined to the norm or gate that made it. Attention of few queries over
-a long context is cut into parts so that all threads have work. The bits are those of the graph as
-built; a matmul marked `precise` takes its activation in two terms, of which the second one is
-computed only where it matters if nothing but the place of the highest is asked.
+read the same activation, or joined to the norm, gate or attention that made it. Attention of few
+queries over a long context is cut into parts so that all threads have work. The bits are those of
+the graph as built; a matmul marked `precise` takes its activation in two terms, of which the second
+one is computed only where it matters if nothing but the place of the highest is asked.
 """
 
 from __future__ import annotations
@@ -12,12 +12,16 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
+from llamapy.base.types import X8
 from llamapy.graph.ops import GLU, make, reshape, view
 from llamapy.graph.tensor import OUTPUT, Tensor
 
 PAIR_COLUMNS = 8  # up to so many columns a precise matmul reads its weight once
 SPLIT_KV = 512  # places in a list from which attention of few queries is worth cutting
-_QUANT_OF = {name: f"{name}_quant" for name in ("rms_norm", "norm", "swiglu_oai", *GLU)}
+_QUANT_OF = {
+    name: f"{name}_quant"
+    for name in ("rms_norm", "norm", "swiglu_oai", *GLU, "flash_attn", "flash_attn_merge")
+}
 _PRODUCTS = ("mul_mat", "mul_mat_id")
 
 
@@ -26,8 +30,15 @@ def _wants_x8(node: Tensor) -> bool:
 
 
 def _may_quantise(node: Tensor) -> bool:
-    """Whether there is an op for this node and quant_act in one: of norms, only with a weight."""
-    return node.op in _QUANT_OF and (node.op not in ("rms_norm", "norm") or len(node.src) > 1)
+    """Whether there is an op for this node and quant_act in one: of norms, only with a weight; of
+    attention, where no group spans two heads."""
+    if node.op in ("rms_norm", "norm"):
+        return len(node.src) > 1
+    if node.op == "flash_attn":
+        return node.src[2].ne[0] % X8.block == 0
+    if node.op == "flash_attn_merge":
+        return (node.src[0].ne[0] - 2) % X8.block == 0
+    return node.op in _QUANT_OF
 
 
 def _is_precise(node: Tensor) -> bool:
@@ -195,4 +206,4 @@ def prepare(nodes: list[Tensor], keep: Collection[int], n_threads: int) -> list[
     of this split, besides OUTPUTs; those are never folded away."""
     nodes = _screen(nodes, keep)
     _take_twins(nodes)
-    return _cut_attention(_quantise(nodes, keep), n_threads)
+    return _quantise(_cut_attention(nodes, n_threads), keep)

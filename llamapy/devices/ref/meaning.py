@@ -224,7 +224,9 @@ MEANING: dict[str, Meaning] = {
     "rope_set_rows": set_rows,
     "mul_mat": mul_mat,
     "flash_attn": flash_attn,
+    "flash_attn_quant": flash_attn,
     "flash_attn_part": flash_attn_part,
     "flash_attn_merge": flash_attn_merge,
+    "flash_attn_merge_quant": flash_attn_merge,
     **recur.MEANING,
 }

@@ -2,6 +2,7 @@
 #include "vec_avx512.h"
 #include "lp_math.h"
 #include "lp_load.h"
+#include "lp_quant.h"
 #include "kernels/attn/shape.h"
 #include "kernels/attn/cells.h"
 #include "kernels/attn/micro.h"

@@ -4,7 +4,8 @@
  * q f32 [dk, n_head, n_tokens]; K [dk, n_head_kv, n_cells] and V [dv, ...], each of any type that a
  * cache may have (widen.h), axis 0 without gaps; idx i32 [n_places, n_lists]; range i32 [4,
  * n_tokens]; sinks f32 [n_head]; bias f32 [n_head, 2 reach + 1], by distance in places: see tile.h.
- * flash_attn: a task is a block of rows of one kv head.
+ * flash_attn: a task is a block of rows of one kv head. flash_attn_quant and flash_attn_merge_quant
+ * store X8 as quant_act of the result would; heads are whole groups of it.
  * flash_attn_part: a range of tiles of one kv head; per (token, head, tile) it writes o[dv], m, l,
  * with o = 0, m = -inf, l = 0 where nothing is seen. flash_attn_merge skips a part with l = 0 (a
  * tile that is seen has p = 1 somewhere, or NaN).
@@ -58,9 +59,8 @@ static void lp_merge_tile(struct lp_attn *t, int64_t r0, int64_t r1) {
     }
 }
 
-/* The sink joins as a tile with m = sink, l = 1, o = 0; then out = sum / L, 0 for L = 0. */
-static void lp_finish_row(float *out, const float *sum, float M, float L, const float *sink,
-                          int64_t n) {
+/* The sink joins as a tile with m = sink, l = 1, o = 0; then sum / L, 0 for L = 0, in place. */
+static void lp_finish_row(float *sum, float M, float L, const float *sink, int64_t n) {
     v16 a = v_set1(1.0f), total = v_set1(L);
     if (sink) {
         v16 top = v_set1(M), b;
@@ -72,7 +72,22 @@ static void lp_finish_row(float *out, const float *sum, float M, float L, const 
         if (sink) {
             x = v_fma(x, a, v_zero());
         }
-        v_store_part(out + d, v_sel(none, v_zero(), v_div(x, total)), n - d);
+        v_store_part(sum + d, v_sel(none, v_zero(), v_div(x, total)), n - d);
+    }
+}
+
+/* A finished row of n is that of a head in the result. */
+static void lp_put_row(const struct lp_args *args, int64_t token, int64_t head, const float *row,
+                       int64_t n) {
+    const struct lp_opnd *dst = &args->n->dst;
+    char *out = args->dst + token * dst->nb[1];
+    if (dst->type != LP_X8_TYPE) {
+        memcpy(out + head * n * 4, row, (size_t)n * 4);
+        return;
+    }
+    for (int64_t d = 0; d < n; d += LP_X8_GROUP) {
+        lp_x8_group(out, dst->ne[0], (head * n + d) / LP_X8_GROUP, v_load(row + d),
+                    v_load(row + d + 16));
     }
 }
 
@@ -135,11 +150,15 @@ int LP_FN(lp_flash_attn_kv_kv)(const struct lp_args *args, int64_t task, void *s
     }
     for (int64_t r = 0; !status && r < rows; r++) {
         int64_t head = lp_attn_head(&t, kv_head, r0 + r), token = lp_attn_token(&t, r0 + r);
-        float *out = (float *)(void *)(args->dst + token * n->dst.nb[1]) + head * t.dv;
+        float *sum = t.sum + r * t.dv_pad;
         const float *sinks = t.sinks ? (const float *)args->src[t.sinks] : NULL;
-        lp_finish_row(out, t.sum + r * t.dv_pad, t.M[r], t.L[r], sinks ? sinks + head : NULL, t.dv);
+        lp_finish_row(sum, t.M[r], t.L[r], sinks ? sinks + head : NULL, t.dv);
+        lp_put_row(args, token, head, sum, t.dv);
     }
     return status;
+}
+int LP_FN(lp_flash_attn_quant_kv_kv)(const struct lp_args *args, int64_t task, void *scratch) {
+    return LP_FN(lp_flash_attn_kv_kv)(args, task, scratch);
 }
 
 int LP_FN(lp_flash_attn_part_kv_kv)(const struct lp_args *args, int64_t task, void *scratch) {
@@ -189,8 +208,12 @@ int LP_FN(lp_flash_attn_merge_f32_f32)(const struct lp_args *args, int64_t task,
         float last[2][16];
         v_store(last[0], M);
         v_store(last[1], L);
-        float *out = (float *)(void *)(args->dst + token * n->dst.nb[1]) + head * dv;
-        lp_finish_row(out, sum, last[0][0], last[1][0], sinks ? sinks + head : NULL, dv);
+        lp_finish_row(sum, last[0][0], last[1][0], sinks ? sinks + head : NULL, dv);
+        lp_put_row(args, token, head, sum, dv);
     }
     return LP_OK;
+}
+int LP_FN(lp_flash_attn_merge_quant_x8_f32)(const struct lp_args *args, int64_t task,
+                                            void *scratch) {
+    return LP_FN(lp_flash_attn_merge_f32_f32)(args, task, scratch);
 }

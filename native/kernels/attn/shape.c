@@ -2,6 +2,7 @@
 #include <string.h>
 #include "lp_double.h"
 #include "lp_types.h"
+#include "x8.h"
 #include "kernels/attn/shape.h"
 
 static int64_t up16(int64_t x) {
@@ -162,6 +163,13 @@ int64_t lp_split_flash_attn(const struct lp_node *n, int n_threads) {
 int64_t lp_scratch_flash_attn(const struct lp_node *n) {
     return lp_attn_scratch_bytes(n);
 }
+/* A head is whole groups of X8. */
+int64_t lp_split_flash_attn_quant(const struct lp_node *n, int n_threads) {
+    return n->src[LP_V].ne[0] % LP_X8_GROUP ? -1 : lp_split_flash_attn(n, n_threads);
+}
+int64_t lp_scratch_flash_attn_quant(const struct lp_node *n) {
+    return lp_attn_scratch_bytes(n);
+}
 
 /* A task of flash_attn_part: a range of tiles of one kv head. Ranges are short and their heads
  * follow each other, so that the heads of a cell, which share its pages, are read at about one
@@ -190,4 +198,10 @@ int64_t lp_split_flash_attn_merge(const struct lp_node *n, int n_threads) {
 }
 int64_t lp_scratch_flash_attn_merge(const struct lp_node *n) {
     return up16(n->src[0].ne[0]) * 4;
+}
+int64_t lp_split_flash_attn_merge_quant(const struct lp_node *n, int n_threads) {
+    return (n->src[0].ne[0] - 2) % LP_X8_GROUP ? -1 : lp_split_flash_attn_merge(n, n_threads);
+}
+int64_t lp_scratch_flash_attn_merge_quant(const struct lp_node *n) {
+    return lp_scratch_flash_attn_merge(n);
 }
