@@ -19,7 +19,8 @@ enum { LP_MM_PAIRS }; /* ip */
 
 #define LP_TASK_ROWS 32 /* rows of a task are a multiple of it */
 #define LP_TASK_COLS 24 /* columns too, where they are cut */
-#define LP_GEMV_COLS 4  /* up to so many columns the weights are unpacked in registers */
+#define LP_TASK_COLS_MAX 256
+#define LP_GEMV_COLS 4 /* up to so many columns the weights are unpacked in registers */
 #define LP_PANEL_ROWS_MAX 128
 #define LP_AHEAD (8 << 10) /* bytes; 4 KiB to 16 KiB are alike on a Zen 4 */
 
@@ -78,7 +79,8 @@ static inline int64_t lp_clamp(int64_t a, int64_t low, int64_t high) {
 
 /* Some 64 tasks where there is enough to do. Few columns: the time is that of reading the weights,
  * 32 KiB (2 us) to 512 KiB a task. Many columns: 1 to 64 million products (5 to 300 us) a task, and
- * all columns together up to 512, since every cut along n unpacks the weights once more. */
+ * as many columns together as stay in the second-level cache with what is made of them, since every
+ * cut along n unpacks the weights once more. */
 static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
     const int64_t k = n->src[0].ne[0], m = n->src[0].ne[1], cols = n->src[1].ne[1];
     struct lp_cut c = {.cols = cols > 0 ? cols : 1};
@@ -87,8 +89,9 @@ static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
         int64_t want = lp_clamp(m * row_bytes / 64, 32 << 10, 512 << 10);
         c.rows = lp_up(want / row_bytes, LP_TASK_ROWS);
     } else {
-        if (cols > 512) {
-            c.cols = lp_up((cols + (cols + 511) / 512 - 1) / ((cols + 511) / 512), LP_TASK_COLS);
+        if (cols > LP_TASK_COLS_MAX) {
+            const int64_t parts = (cols + LP_TASK_COLS_MAX - 1) / LP_TASK_COLS_MAX;
+            c.cols = lp_up((cols + parts - 1) / parts, LP_TASK_COLS);
         }
         const int64_t row = c.cols * (k > 0 ? k : 1), least = cols > 16 ? 1 << 20 : 1 << 17;
         c.rows = lp_up(lp_clamp(m * cols * k / 64, least, 64 << 20) / (row + 1), LP_TASK_ROWS);
