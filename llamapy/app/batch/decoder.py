@@ -18,6 +18,7 @@ from llamapy.app.batch.stems import Stem, Stems
 from llamapy.app.fit import Fit
 from llamapy.app.generate import ABORTED, Settings
 from llamapy.base.errors import LlamapyError, NumericError
+from llamapy.kv.api import ints
 from llamapy.models.builder import HIGHEST
 from llamapy.runtime.batch import Batch
 from llamapy.sample.chain import Sampler
@@ -82,6 +83,7 @@ class Place:
     def __init__(self, seq: int, request: Request, tokenizer: Any) -> None:
         s = request.settings
         self.seq, self.request, self.tokenizer = seq, request, tokenizer
+        self.of = (seq,)
         self.sampler = Sampler(s.sampling, tokenizer)
         self.todo: Sequence[int] = request.begin or request.plan.ids
         for id in self.todo:
@@ -91,6 +93,9 @@ class Place:
         self.n_past = 0
         self.ids: list[int] = []
         self.texts: list[str] = []
+        # Looked up here, and not with every token: between two steps little is in a cache.
+        self.ends = frozenset() if s.sampling.ignore_eos else tokenizer.eog
+        self.n_max, self.stops = request.plan.n_max, bool(s.stop)
 
     def advance(self, n: int) -> None:
         self.todo = self.todo[n:]
@@ -106,16 +111,15 @@ class Place:
 
     def say(self, id: int) -> Answer | None:
         """What comes of a token that was chosen."""
-        s, plan = self.request.settings, self.request.plan
-        if id in self.tokenizer.eog and not s.sampling.ignore_eos:
+        if id in self.ends:
             return self.answer("eos")
         self.ids.append(id)
-        if s.stop:
+        if self.stops:
             self.texts.append(self.stream.push(self._piece(id)))
-        if self.stream.stopped is not None:
-            return self.answer("stop")
-        if len(self.ids) >= plan.n_max:
-            return self.answer(plan.limit)
+            if self.stream.stopped is not None:
+                return self.answer("stop")
+        if len(self.ids) >= self.n_max:
+            return self.answer(self.request.plan.limit)
         self.todo = [id]
         return None
 
@@ -197,7 +201,8 @@ class LocalDecoder:
                 if answer is not None:
                     done.append(answer)
         for place, _ in parts:
-            self._pass_stems(place)
+            if place.stems:
+                self._pass_stems(place)
         return done
 
     def _take(self, place: Place, found: Any) -> Answer | None:
@@ -219,7 +224,10 @@ class LocalDecoder:
         room = self.n_ubatch
         parts = []
         making: set[int] = set()
-        for place in sorted(self._places, key=lambda p: not p.ids):
+        places = self._places
+        if not all(p.ids for p in places):
+            places = sorted(places, key=lambda p: not p.ids)
+        for place in places:
             n = len(place.todo)
             if place.stems:
                 self._copy_stem(place)
@@ -250,6 +258,13 @@ class LocalDecoder:
 
 
 def _batch(parts: list[tuple[Place, int]]) -> Batch:
+    if all(n == 1 == len(place.todo) for place, n in parts):
+        return Batch(
+            ints([place.todo[0] for place, _ in parts]),
+            ints([place.n_past for place, _ in parts]),
+            tuple([place.of for place, _ in parts]),
+            np.frombuffer(b"\1" * len(parts), np.bool_),
+        )
     tokens: list[int] = []
     pos: list[int] = []
     seqs: list[tuple[int, ...]] = []
@@ -257,7 +272,7 @@ def _batch(parts: list[tuple[Place, int]]) -> Batch:
     for place, n in parts:
         tokens += place.todo[:n]
         pos += range(place.n_past, place.n_past + n)
-        seqs += [(place.seq,)] * n
+        seqs += [place.of] * n
         want += [False] * (n - 1) + [n == len(place.todo)]
     return Batch(
         np.array(tokens, np.int32), np.array(pos, np.int32), tuple(seqs), np.array(want, np.bool_)
