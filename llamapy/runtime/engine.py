@@ -176,8 +176,8 @@ class Engine(Closing):
     def _measure(self) -> None:
         """The output matrix's rows: see runtime/lengths.py."""
         output, tied = TIED
-        w = self.weights[output if output in self.weights else tied]
-        if w.lengths is None and may_measure(w):
+        w = self.weights.tensors.get(output, self.weights.tensors.get(tied))
+        if w is not None and w.lengths is None and may_measure(w):
             device = CpuDevice(self._n_threads or default_threads().n)
             try:
                 measure(w, device)

@@ -15,6 +15,7 @@ from llamapy.app.batch.decoder import LocalDecoder, Request
 from llamapy.app.batch.stems import find_stems
 from llamapy.app.fit import Fit
 from llamapy.app.generate import Settings
+from llamapy.base.errors import NumericError
 from llamapy.models.builder import HIGHEST, LOGITS
 from llamapy.runtime.batch import Batch, single
 from llamapy.sample import SamplerParams
@@ -143,3 +144,26 @@ def test_a_graph_may_end_in_where_the_highest_logits_are(open_model, measured: b
         assert ids.shape[0] == 0
         got, want = ctx.decode([5]), other.decode([1, 2, 5])
         assert np.array_equal(got, want)
+
+
+@pytest.mark.parametrize("never", [None, ()])
+def test_broken_logits_are_the_error_of_their_line_alone(open_model, never: Any) -> None:
+    model = open_model("llama-dense")
+    with model.context(n_ctx=256, n_seq_max=3, n_threads=2, never=never) as ctx:
+        parts = ctx.parts
+
+        def broken(batch: Batch, ends: str):
+            for order, found in parts(batch, ends):
+                found = found.copy()
+                found[1] = -1 if ends == HIGHEST else np.nan
+                yield order, found
+
+        ctx.parts = broken
+        decoder = LocalDecoder(ctx, Ids(), 3, 512)
+        for i in range(3):
+            decoder.start(Request(i, Fit([i + 1, 7], 256, 1, "length"), GREEDY))
+        answers = sorted(decoder.step(), key=lambda a: a.number)
+        assert [len(a.ids) for a in answers] == [1, 0, 1]
+        assert isinstance(answers[1].error, NumericError) and not answers[0].error
+        assert "the logits are broken" in str(answers[1].error)
+        assert decoder.n_busy == 0 and decoder.n_generated == 2
