@@ -16,7 +16,7 @@ class Where(Protocol):
     hp: HParams
 
     @property
-    def n_ctx(self) -> int: ...
+    def n_longest(self) -> int: ...
     def n_past(self, seq_id: int = 0) -> int: ...
 
 
@@ -47,10 +47,10 @@ def check(batch: Batch, ctx: Where, twins: Callable[[int], set[int]], n_places: 
             f"{batch.n_tokens} tokens end at position {longest}, and this model has learned "
             f"{n_places} positions, no more"
         )
-    if longest > ctx.n_ctx:
+    if longest > ctx.n_longest:
         raise ContextError(
             f"{batch.n_tokens} tokens end at position {longest} of a context of "
-            f"{ctx.n_ctx}; use a larger --ctx-size"
+            f"{ctx.n_longest}; use a larger --ctx-size"
         )
 
 

@@ -26,7 +26,7 @@ from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv import saved
 from llamapy.kv.api import Floats, Ints, Ubatch
-from llamapy.kv.cells import TILE
+from llamapy.kv.cells import TILE, pad
 from llamapy.models.builder import EMBEDDINGS, HIGHEST, LOGITS, Builder, GraphShape
 from llamapy.models.inputs import fill
 from llamapy.runtime.batch import Batch, single, split, whole
@@ -84,6 +84,11 @@ class Context(Closing):
     @property
     def n_ctx(self) -> int:
         return self.params.n_ctx
+
+    @property
+    def n_longest(self) -> int:
+        """The most tokens of a sequence."""
+        return self.params.n_longest or self.params.n_ctx
 
     def n_past(self, seq_id: int = 0) -> int:
         """Tokens of a sequence so far: the position that its next token takes."""
@@ -257,13 +262,21 @@ class Context(Closing):
 
     def _worst(self, n_tokens: int, n_outputs: int) -> GraphKey:
         n_seqs = min(self.params.n_seq_max, n_tokens)
-        sizes = self.memory.worst_sizes(n_tokens, n_seqs)
+        n_lists, *n_kv = self.memory.worst_sizes(n_tokens, n_seqs)
+        if self._unit:
+            n_lists = self.params.n_seq_max  # see GraphKey.rounded
+        most = pad(self.n_longest)
+        sizes = (n_lists, *(min(n, most) for n in n_kv))
         return GraphKey(n_tokens, n_outputs, sizes, self.ends)
 
     def reserve(self, n_outputs: int) -> None:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
         that nothing is opened later. Grows with the outputs asked for."""
         for key in self.worst(n_outputs):
+            if self.params.n_longest:  # steps may be just like these
+                self._build(key)
+                self.counters.built += 1
+                continue
             self._cpu.n_threads = self._threads_for(key)
             self._sched.reserve(self._fuse(self._graph(key).cgraph))
         self._room(self, n_outputs)
@@ -295,7 +308,7 @@ class Context(Closing):
     def _n_cut(self) -> Iterator[int]:
         """Tokens of small ubatches that may take more memory than the largest: over a long context
         the CPU cuts attention of few queries, and each has a row per tile of positions."""
-        tiles = max(self.memory.worst_sizes(1, 1)[1:], default=0) // TILE
+        tiles = max(self._worst(1, 0).sizes[1:], default=0) // TILE
         for n_head_kv in self._n_head_kv:
             for n_threads in (self.params.n_threads, self.params.n_threads_batch):
                 n = min(most_cut(n_head_kv, n_threads), self._n_ubatch)

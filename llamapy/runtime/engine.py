@@ -230,14 +230,16 @@ class Engine(Closing):
         n_threads_batch: int | None = None,
         fusion: bool = True,
         never: Sequence[int] | None = None,
+        n_longest: int = 0,
         rounded: bool = False,
     ) -> Context:
         """Memory and compute buffers for `n_seq_max` sequences of together `n_ctx` tokens (0: the
         model's training context; None: that, but at most 4096). `n_ctx_seq`: of the context that
         each sequence is to be computed in as if alone; 0: all of it. `never`: what is asked
         of most steps is where the highest logits are, but for these tokens (HIGHEST, see
-        Context.process_ubatch). `rounded`: graphs are built for sizes that come again, for many
-        prompts of all lengths."""
+        Context.process_ubatch). `n_longest`: no sequence will be longer, 0: than `n_ctx`; less
+        memory is opened, and graphs made for the largest steps serve those like them. `rounded`:
+        graphs are built for sizes that come again, for many prompts of all lengths."""
         params = ContextParams.of(
             self.hparams.n_ctx_train,
             n_ctx=n_ctx,
@@ -251,6 +253,7 @@ class Engine(Closing):
             n_threads_batch=n_threads_batch,
             fusion=fusion,
             never=None if never is None else tuple(sorted(set(never))),
+            n_longest=n_longest,
             rounded=rounded,
         )
         if not self.weights:

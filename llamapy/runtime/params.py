@@ -34,6 +34,7 @@ class ContextParams:
     n_threads_batch: int = 1
     fusion: bool = True  # the same bits either way
     never: tuple[int, ...] | None = None  # see Engine.context
+    n_longest: int = 0  # tokens of the longest sequence, where that is known; 0: n_ctx
     rounded: bool = False  # sizes of ubatches, too: see GraphKey.rounded
 
     @classmethod

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from reference import CORE
 
-from llamapy.base.errors import UsageError
+from llamapy.base.errors import ContextError, UsageError
 from llamapy.graph.compiled import Compiled
 from llamapy.runtime.batch import Batch
 
@@ -266,3 +266,30 @@ def test_two_threads_with_a_context_each(open_model, alone):
         t.join()
     for name, tokens, found in jobs:
         assert np.array_equal(np.concatenate(found), alone(name, tuple(tokens)))
+
+
+def test_graphs_of_the_largest_steps_are_made_for_sequences_of_known_length(open_model) -> None:
+    """And give the bits of others; a sequence may not become longer."""
+    model = open_model("llama-dense")
+    sizes = {"n_ctx": 2048, "n_seq_max": 5, "n_ubatch": 320, "n_threads": 1}
+    ids = np.random.default_rng(3).integers(0, 100, (5, 65)).astype(np.int32)
+    seqs = tuple((s,) for s in range(5))
+
+    def step(ctx, first: int, n: int) -> np.ndarray:
+        pos = np.tile(np.arange(first, first + n, dtype=np.int32), 5)
+        want = np.tile(np.arange(n) == n - 1, 5)
+        of = tuple(s for s in seqs for _ in range(n))
+        part = ids[:, first : first + n].flatten()
+        return ctx.decode_batch(Batch(part, pos, of, want))
+
+    with (
+        model.context(**sizes, n_longest=65, rounded=True) as ctx,
+        model.context(**sizes) as other,
+    ):
+        assert ctx.counters.built == 2
+        assert ctx.buffer_bytes()["CPU"] < other.buffer_bytes()["CPU"]
+        for first, n in ((0, 64), (64, 1)):
+            assert np.array_equal(step(ctx, first, n), step(other, first, n))
+        assert ctx.counters.built <= 3 and ctx.counters.reused >= 1
+        with pytest.raises(ContextError, match="position 66 of a context of 65"):
+            ctx.decode([1], seq_id=2)

@@ -142,6 +142,7 @@ class Job:
         self._diffuses = is_diffusion(model)
         self._items = {item.number: item for item in items}
         self._plans: dict[int, Request] = {}
+        self._never: tuple[int, ...] | None = None
         self._failed: list[tuple[Item, LlamapyError]] = []
         for item, made in requests(model, items, seed):
             if isinstance(made, Request):
@@ -173,7 +174,8 @@ class Job:
         try:
             if n:
                 steps = 0 if self._diffuses else sum(p.plan.n_max for p in plans) // n
-                greedy = n if self._never(plans) is not None else 0
+                self._never = self._never_taken(plans)
+                greedy = n if self._never is not None else 0
                 self.model.will_generate(steps, interrupted, silent, greedy)
                 self.totals.repack_s = time.perf_counter() - start
                 self._decode(plans, n, settings, interrupted, tell)
@@ -221,11 +223,11 @@ class Job:
             "n_ctx": cells + stem_cells,
             "n_ctx_seq": max(p.plan.n_ctx for p in plans),
             "n_seq_max": n + min(len(stems), MOST_STEMS),
+            "n_longest": 0 if self.model.hparams.stacks.n_dec else max(p.n_cells for p in plans),
         }
-        never = self._never(plans)
-        return self.model.context(**s.of_context(**sizes), never=never, rounded=True)
+        return self.model.context(**s.of_context(**sizes), never=self._never, rounded=True)
 
-    def _never(self, plans: Sequence[Request]) -> tuple[int, ...] | None:
+    def _never_taken(self, plans: Sequence[Request]) -> tuple[int, ...] | None:
         """What no line may take, where all lines take the most likely token but for that."""
         if self._diffuses or not all(p.settings.sampling.greedy for p in plans):
             return None
