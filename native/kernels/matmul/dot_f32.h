@@ -12,9 +12,10 @@
 #define LP_DOT_ROWS (V_REGS >= 32 ? 4 : 2)
 #define LP_DOT_COLS (V_REGS >= 32 ? 4 : 2)
 #define LP_DOT_ALL (LP_DOT_ROWS * LP_DOT_COLS)
-/* Rows by a single column, where reading takes the time. More would be often a power of two apart,
- * and so get into each other's way in the cache. */
-#define LP_DOT_ALONE(rd) ((rd)->bytes == 2 ? 2 : 4)
+/* Rows by a single column, where reading takes the time. */
+#define LP_DOT_ALONE 4
+/* Bytes of a row between the line in use and the one brought to the first-level cache. */
+#define LP_DOT_NEAR 384
 
 /* How 16 weights, or n < 16 and zeros, are read. */
 struct lp_reader {
@@ -87,6 +88,15 @@ LP_FORCE void lp_dot_sums(const v16 *acc, const int n, float *out) {
     }
 }
 
+/* Lines of n rows that come soon, where 32 weights and more are in one: so many rows by turns are
+ * not what the machine foresees, and a line is used up too soon to wait for it. */
+LP_FORCE void lp_dot_near(const struct lp_reader *rd, const uint8_t *const *w, int64_t at,
+                          const int n) {
+    for (int r = 0; r < n && rd->bytes == 2; r++) {
+        __builtin_prefetch(w[r] + at + LP_DOT_NEAR, 0, 3);
+    }
+}
+
 /* Rows r.. by columns col.. of a task; the last row stands in for missing ones. */
 LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, int64_t r,
                            int64_t col, const int n_row, const int n_col) {
@@ -104,11 +114,18 @@ LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, in
     for (int j = 0; j < n_row * n_col; j++) {
         acc[j] = v_zero();
     }
-    const int64_t step = 16 * rd->bytes * n_row, ahead = lp_ahead(n_row * t->w_nb);
-    for (; i + 16 <= t->k; i += 16) {
+    const int line = 64 / rd->bytes;
+    const int64_t ahead = lp_ahead(n_row * t->w_nb);
+    for (; i + line <= t->k; i += line) {
         if (col == t->c0) { /* later columns find the weights in the cache */
-            lp_prefetch(w[0] + ahead + i / 16 * step, step);
+            lp_prefetch(w[0] + ahead + i * rd->bytes * n_row, 64 * n_row);
+            lp_dot_near(rd, w, i * rd->bytes, n_row);
         }
+        for (int j = 0; j < line; j += 16) {
+            lp_dot_step(rd, w, x, i + j, 0, 16, n_row, n_col, acc);
+        }
+    }
+    for (; i + 16 <= t->k; i += 16) {
         lp_dot_step(rd, w, x, i, 0, 16, n_row, n_col, acc);
     }
     if (i < t->k) {
@@ -138,8 +155,8 @@ LP_FORCE int lp_mul_mat_f32(const struct lp_reader *rd, const struct lp_args *a,
         }
     }
     for (; col < t.c1; col++) {
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALONE(rd)) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ALONE(rd), 1);
+        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALONE) {
+            lp_dot_block(rd, &t, r, col, LP_DOT_ALONE, 1);
         }
     }
     return LP_OK;
