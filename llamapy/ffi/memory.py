@@ -1,13 +1,15 @@
-"""Addresses of Python buffers, locked pages, and the native scan over strings. No numpy in here.
+"""Memory, addresses of Python buffers, locked pages, the scan over strings. No numpy in here.
 
 An address is valid while the buffer it was asked of is alive: keeping it so is the caller's duty.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import functools
+import mmap
 from array import array
 from collections.abc import Callable
 
@@ -30,6 +32,23 @@ class _PyBuffer(ctypes.Structure):
         ("suboffsets", ctypes.c_void_p),
         ("internal", ctypes.c_void_p),
     ]
+
+
+# Shared memory, the default, gets no huge pages unless the administrator says so.
+_PRIVATE: dict[str, int] = (
+    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+)
+
+
+def anonymous(n_bytes: int, huge: bool) -> mmap.mmap:
+    """Zeroed, page-aligned memory, a byte at least. Pages are taken from the system when first
+    touched; with `huge`, large ones where it has them: for what is read from end to end again and
+    again. OSError or OverflowError where there is no room."""
+    memory = mmap.mmap(-1, max(n_bytes, 1), **_PRIVATE)
+    if huge and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def address_of(buffer: object) -> int:

@@ -7,16 +7,11 @@ import mmap
 from typing import Any
 
 from llamapy.base.errors import MemoryBudgetError
-from llamapy.ffi.memory import address_of
+from llamapy.ffi.memory import address_of, anonymous
 from llamapy.graph.device import BufferType
 
 HOST = BufferType("CPU", "CPU", alignment=64, max_bytes=1 << 62, host=True)
 REPACK = BufferType("CPU_REPACK", "CPU", alignment=64, max_bytes=1 << 62, host=True)
-
-# Shared memory, the default, gets no huge pages unless the administrator says so.
-_PRIVATE: dict[str, int] = (
-    {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
-)
 
 
 class HostBuffer:
@@ -26,15 +21,13 @@ class HostBuffer:
         self.type = buft
         self.usage = usage
         self.n_bytes = n_bytes
+        # Weights and the cache are read from end to end with every token: fewer pages to look up.
+        # The cache is as large as its job needs.
+        huge = buft is REPACK or usage == "any"
         try:
-            self._map: mmap.mmap | None = mmap.mmap(-1, max(n_bytes, 1), **_PRIVATE)
+            self._map: mmap.mmap | None = anonymous(n_bytes, huge)
         except (OSError, OverflowError) as e:
             raise MemoryBudgetError(f"cannot open a {usage} buffer of {n_bytes} bytes: {e}") from e
-        if (buft is REPACK or usage == "any") and hasattr(mmap, "MADV_HUGEPAGE"):
-            # Weights and the cache are read from end to end with every token: fewer pages to look
-            # up. The cache is as large as its job needs.
-            with contextlib.suppress(OSError):
-                self._map.madvise(mmap.MADV_HUGEPAGE)
         self._bytes = memoryview(self._map)
         self.address = address_of(self._map)
 
