@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from llamapy.base.types import BY_NAME, F32, I32, X8, Type, interleaved
-from llamapy.graph import recur
+from llamapy.graph import experts, recur
 from llamapy.graph.tensor import Shape, Tensor
 
 Params = dict[str, Any]
@@ -146,60 +146,12 @@ def _highest_sum(srcs: tuple[Tensor, ...], p: Params) -> Result:
     return I32, (x.ne[1], 1, 1, 1)
 
 
-def _ids_of(name: str, ids: Tensor, n_used: int, n_tokens: int) -> None:
-    if ids.ne != (n_used, n_tokens, 1, 1):
-        raise ValueError(f"{name}: ids {list(ids.ne)} are not [{n_used}, {n_tokens}]")
-
-
 def _highest(srcs: tuple[Tensor, ...], p: Params) -> Result:
     """Rows [n, n_rows]: of each the place of its highest element, i32 [n_rows]. The places that a
-    second source names, i32 [n_never], rising, are not taken."""
+    second source names, i32 [n_never], are not taken."""
     if srcs[0].ne[2] * srcs[0].ne[3] != 1:
         raise ValueError(f"highest takes one table of rows, not {list(srcs[0].ne)}")
     return I32, (srcs[0].ne[1], 1, 1, 1)
-
-
-def _mul_mat_id(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    """Weights [k, m, n_expert] by x [k, n_used or 1, n_tokens]: [m, n_used, n_tokens]; ids i32
-    [n_used, n_tokens] say whose weights multiply a column."""
-    w, x, ids = srcs
-    if w.ne[0] != x.ne[0] or w.ne[3] * x.ne[3] != 1 or x.ne[1] not in (1, ids.ne[0]):
-        raise ValueError(f"cannot multiply {w.name} {list(w.ne)} by {x.name} {list(x.ne)}")
-    _ids_of("mul_mat_id", ids, ids.ne[0], x.ne[2])
-    return F32, (w.ne[1], ids.ne[0], ids.ne[1], 1)
-
-
-def _top_k_ids(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    """Scores [n_expert, n_tokens] in n_group equal groups, n_group_used of which may be chosen."""
-    n_expert, n_tokens = srcs[0].ne[:2]
-    k, n_group, n_used = p["k"], p["n_group"], p["n_group_used"]
-    if not 1 <= n_used <= n_group or n_expert % n_group or srcs[0].ne[2] * srcs[0].ne[3] != 1:
-        raise ValueError(f"cannot choose {n_used} of {n_group} groups of {list(srcs[0].ne)}")
-    if not 1 <= k <= n_expert // n_group * n_used:
-        raise ValueError(f"cannot choose {k} of {n_expert // n_group * n_used} experts")
-    return I32, (k, n_tokens, 1, 1)
-
-
-def _take_ids(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    values, ids = srcs
-    _ids_of("take_ids", ids, ids.ne[0], values.ne[1])
-    return F32, (ids.ne[0], ids.ne[1], 1, 1)
-
-
-def _add_id(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    x, bias, ids = srcs
-    if bias.ne[0] != x.ne[0] or x.ne[3] != 1:
-        raise ValueError(f"cannot add rows of {list(bias.ne)} to {list(x.ne)}")
-    _ids_of("add_id", ids, x.ne[1], x.ne[2])
-    return F32, x.ne
-
-
-def _weighted_sum(srcs: tuple[Tensor, ...], p: Params) -> Result:
-    """x [n, k, n_tokens] summed over k, times weights [k, n_tokens] where there are any."""
-    x = srcs[0]
-    if x.ne[3] != 1 or (len(srcs) == 2 and srcs[1].ne != (x.ne[1], x.ne[2], 1, 1)):
-        raise ValueError(f"cannot weigh {list(x.ne)} by {[list(s.ne) for s in srcs[1:]]}")
-    return F32, (x.ne[0], x.ne[2], 1, 1)
 
 
 def _from_params(srcs: tuple[Tensor, ...], p: Params) -> Result:
@@ -294,12 +246,15 @@ ROWS: tuple[Op, ...] = (
     Op("highest", (1, 2), _highest),
     # Mixture of experts: who computes a token, what each says, and the sum of that.
     Op(
-        "top_k_ids", (1, 1), _top_k_ids, (("k", "int"), ("n_group", "int"), ("n_group_used", "int"))
+        "top_k_ids",
+        (1, 1),
+        experts.top_k_ids,
+        (("k", "int"), ("n_group", "int"), ("n_group_used", "int")),
     ),
-    Op("take_ids", (2, 2), _take_ids),  # values [n_expert, n_tokens], ids
-    Op("mul_mat_id", (3, 3), _mul_mat_id),  # weights, x, ids
-    Op("add_id", (3, 3), _add_id, in_place=(0,)),  # x, bias [m, n_expert], ids
-    Op("weighted_sum", (1, 2), _weighted_sum),  # x, [weights]
+    Op("take_ids", (2, 2), experts.take_ids),  # values [n_expert, n_tokens], ids
+    Op("mul_mat_id", (3, 3), experts.mul_mat_id),  # weights, x, ids
+    Op("add_id", (3, 3), experts.add_id, in_place=(0,)),  # x, bias [m, n_expert], ids
+    Op("weighted_sum", (1, 2), experts.weighted_sum),  # x, [weights]
     # q, k, v, idx, range, [bias], [sinks]: see ARCHITECTURE.md, "Attention without masks"
     Op("flash_attn", (5, 7), _attention, _ATTENTION),
     # State, then operands, runs last: recur.py.

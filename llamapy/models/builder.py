@@ -50,7 +50,7 @@ class Builder:
     memory: Memory
     shape: GraphShape
     n_ctx: int = 0  # of the context the graph is for
-    never: tuple[int, ...] = ()  # tokens that are not among the HIGHEST, rising
+    never: tuple[int, ...] = ()  # tokens that are not among the HIGHEST
     inputs: list[Input] = field(default_factory=list)
     cgraph: CGraph = field(default_factory=CGraph)
     result: Tensor | None = None

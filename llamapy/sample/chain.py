@@ -82,7 +82,7 @@ class Sampler:
 
     @property
     def never(self) -> tuple[int, ...] | None:
-        """The tokens that are never taken, rising, where the next one is the one with the highest
+        """The tokens that are never taken, where the next one is the one with the highest
         logit of all others; None where it is not as simple as that."""
         if not self.params.greedy or self._steps:
             return None

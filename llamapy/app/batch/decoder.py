@@ -94,7 +94,7 @@ class Place:
         self.ids: list[int] = []
         self.texts: list[str] = []
         # Looked up here, and not with every token: between two steps little is in a cache.
-        self.ends = frozenset() if s.sampling.ignore_eos else tokenizer.eog
+        self.eog = frozenset() if s.sampling.ignore_eos else tokenizer.eog
         self.n_max, self.stops = request.plan.n_max, bool(s.stop)
 
     def advance(self, n: int) -> None:
@@ -111,7 +111,7 @@ class Place:
 
     def say(self, id: int) -> Answer | None:
         """What comes of a token that was chosen."""
-        if id in self.ends:
+        if id in self.eog:
             return self.answer("eos")
         self.ids.append(id)
         if self.stops:
