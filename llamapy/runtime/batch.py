@@ -47,6 +47,8 @@ class Batch:
                     f"a batch of {n} tokens: {name} must be {type_}[{n}], not "
                     f"{array.dtype}{list(array.shape)}"
                 )
+            if not array.flags.c_contiguous:  # inputs are copied by bytes
+                setattr(self, name, np.ascontiguousarray(array))
         if () in self.seqs:
             raise UsageError(f"token {self.seqs.index(())} of a batch belongs to no sequence")
         self.n_outputs = self.want.tobytes().count(1)

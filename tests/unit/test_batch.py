@@ -61,6 +61,14 @@ def test_a_batch_of_other_types_or_lengths_is_refused():
             Batch(*good[:i], bad, *good[i + 1 :])
 
 
+def test_arrays_with_strides_are_taken_as_they_read():
+    rows = np.arange(12, dtype=np.int32).reshape(4, 3)
+    b = Batch(rows[:, 1], rows[::-1, 0], ((0,),) * 4, np.tile([True, False], 4)[::2])
+    assert b.tokens.tobytes() == np.array([1, 4, 7, 10], np.int32).tobytes()
+    assert b.pos.tobytes() == np.array([9, 6, 3, 0], np.int32).tobytes()
+    assert b.want.data.contiguous and b.n_outputs == 4
+
+
 def test_simple_takes_tokens_in_order():
     b = batch_of([(0,)] * 5, [True, False, False, True, True])
     got = list(split_simple(b, 2))
