@@ -15,7 +15,6 @@ import numpy as np
 from llamapy.base.closing import Closing
 from llamapy.base.errors import UsageError
 from llamapy.devices.cpu.device import CpuProgram
-from llamapy.devices.cpu.prepare import PAIR_COLUMNS, most_cut
 from llamapy.ffi.lib import isa_report
 from llamapy.graph import dump
 from llamapy.graph.cgraph import CGraph
@@ -26,17 +25,17 @@ from llamapy.graph.sched import Scheduler
 from llamapy.graph.tensor import Tensor
 from llamapy.kv import saved
 from llamapy.kv.api import Floats, Ints, Ubatch
-from llamapy.kv.cells import TILE, pad
 from llamapy.models.builder import EMBEDDINGS, HIGHEST, LOGITS, Builder, GraphShape
 from llamapy.models.inputs import fill
 from llamapy.runtime.batch import Batch, single, split, whole
 from llamapy.runtime.checks import check
 from llamapy.runtime.embed import embed
-from llamapy.runtime.encode import encoding, text_batch
+from llamapy.runtime.encode import text_batch
 from llamapy.runtime.kept import N_KEPT, N_KEPT_ROUNDED, Built, Kept, read_rows
 from llamapy.runtime.key import Counters, GraphKey, rounded, unit_of
 from llamapy.runtime.memory import open_memory
 from llamapy.runtime.params import ContextParams, Parts
+from llamapy.runtime.worst import Worst
 
 __all__ = ["Context", "ContextParams", "Parts"]
 
@@ -54,7 +53,6 @@ class Context(Closing):
         self._room = parts.room
         by_name: dict[str, Device] = {d.name: d for d in (*parts.devices, self._cpu)}
         shape = parts.arch.cache(parts.hp)
-        self._n_head_kv = {n for n in shape.n_head_kv if n}
         self.memory = open_memory(
             shape,
             parts.arch.states(parts.hp),
@@ -69,6 +67,15 @@ class Context(Closing):
         # Padding would be tokens of a state, or of a text.
         rounds = params.rounded and self.memory.cut == "anywhere" and not parts.hp.stacks.n_dec
         self._unit = unit_of(parts.hp.n_layer, parts.weights) if rounds else 0
+        self._worst = Worst(
+            params,
+            self.memory,
+            {n for n in shape.n_head_kv if n},
+            self._unit,
+            self.ends,
+            encodes=bool(parts.hp.stacks.n_dec),
+        )
+        self._n_ubatch = self._worst.n_ubatch
         self._kept = Kept(N_KEPT_ROUNDED if rounds else N_KEPT)
         self._closed = False
         self._n_outputs = 0
@@ -246,33 +253,15 @@ class Context(Closing):
         """What its graphs are reserved to end in, and those of `parts` best do."""
         return self.arch.gives if self.params.never is None else HIGHEST
 
-    @property
-    def _n_ubatch(self) -> int:
-        return min(self.params.n_ubatch, self.params.n_batch, self.params.n_ctx)
-
-    @property
-    def _n_decode(self) -> int:
-        """Tokens of the largest ubatch with one of each sequence."""
-        return min(self.params.n_seq_max, self._n_ubatch)
-
     def _threads_for(self, key: GraphKey) -> int:
         """Generation and prompts may use different numbers of threads."""
         one_each = key.n_tokens <= key.sizes[0]
         return self.params.n_threads if one_each else self.params.n_threads_batch
 
-    def _worst(self, n_tokens: int, n_outputs: int) -> GraphKey:
-        n_seqs = min(self.params.n_seq_max, n_tokens)
-        n_lists, *n_kv = self.memory.worst_sizes(n_tokens, n_seqs)
-        if self._unit:
-            n_lists = self.params.n_seq_max  # see GraphKey.rounded
-        most = pad(self.n_longest)
-        sizes = (n_lists, *(min(n, most) for n in n_kv))
-        return GraphKey(n_tokens, n_outputs, sizes, self.ends)
-
     def reserve(self, n_outputs: int) -> None:
         """Open the compute buffers for the largest prompt graph and the largest decode graph, so
         that nothing is opened later. Grows with the outputs asked for."""
-        for key in self.worst(n_outputs):
+        for key in self._worst.keys(n_outputs):
             if self.params.n_longest:  # steps may be just like these
                 self._build(key)
                 self.counters.built += 1
@@ -282,17 +271,6 @@ class Context(Closing):
         self._room(self, n_outputs)
         self._n_outputs = n_outputs
 
-    def worst(self, n_outputs: int) -> list[GraphKey]:
-        """The graphs that take the most memory."""
-        sizes = dict.fromkeys((self._n_ubatch, self._n_decode, *self._n_cut()))
-        outputs = [n_outputs]
-        if PAIR_COLUMNS < n_outputs < 3 * PAIR_COLUMNS:  # whose logits come in two terms each
-            outputs.append(PAIR_COLUMNS)
-        keys = [self._worst(n, min(n_out, n)) for n in sizes for n_out in outputs]
-        if self.hp.stacks.n_dec:
-            keys.append(encoding(self._worst(self._n_ubatch, 0)))
-        return keys
-
     def output_bytes(self, n_outputs: int) -> int:
         """Of the rows that a graph's results are handed out in."""
         return n_outputs * self._width(self.arch.gives) * 4
@@ -300,20 +278,10 @@ class Context(Closing):
     def scratch_bytes(self, n_outputs: int) -> int:
         """What the CPU's threads take besides, in the worst graphs."""
         found = [0]
-        for key in self.worst(n_outputs):
+        for key in self._worst.keys(n_outputs):
             programs = self._build(key).compiled.programs[0]
             found += [p.scratch_bytes for p in programs if isinstance(p, CpuProgram)]
         return max(found)
-
-    def _n_cut(self) -> Iterator[int]:
-        """Tokens of small ubatches that may take more memory than the largest: over a long context
-        the CPU cuts attention of few queries, and each has a row per tile of positions."""
-        tiles = max(self._worst(1, 0).sizes[1:], default=0) // TILE
-        for n_head_kv in self._n_head_kv:
-            for n_threads in (self.params.n_threads, self.params.n_threads_batch):
-                n = min(most_cut(n_head_kv, n_threads), self._n_ubatch)
-                if n * tiles > self._n_ubatch:
-                    yield n
 
     def _check_open(self) -> None:
         if self._closed:
@@ -349,11 +317,11 @@ class Context(Closing):
     def dump_graph(self, kind: str = "decode", format: str = "text") -> str:
         """The planned worst-case graph, `kind` 'decode' or 'prompt', as 'text', 'dot' or 'json'."""
         self._check_open()
-        sizes = {"decode": self._n_decode, "prompt": self._n_ubatch}
+        sizes = {"decode": self._worst.n_decode, "prompt": self._n_ubatch}
         if kind not in sizes or format not in ("text", "dot", "json"):
             raise UsageError(f"no graph of kind {kind!r} and format {format!r}")
         n_tokens = sizes[kind]
-        compiled = self._build(self._worst(n_tokens, min(self._n_outputs, n_tokens))).compiled
+        compiled = self._build(self._worst.key(n_tokens, min(self._n_outputs, n_tokens))).compiled
         if format == "json":
             return json.dumps(dump.as_dict(compiled))
         return dump.dot(compiled) if format == "dot" else dump.text(compiled)

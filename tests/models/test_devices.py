@@ -64,7 +64,7 @@ def test_no_ubatch_over_a_long_context_takes_more_than_is_reserved(
     monkeypatch.setenv("LLAMAPY_STRICT_REUSE", "1")
     with open_model("llama-dense").context(n_ctx=1 << 15, n_ubatch=32, n_threads=n_threads) as ctx:
         for n_tokens in range(1, 33):  # planned as if the context were full
-            ctx._build(ctx._worst(n_tokens, 1))
+            ctx._build(ctx._worst.key(n_tokens, 1))
         assert ctx._sched.n_reallocs == 0
 
 
