@@ -144,15 +144,11 @@ static inline int lp_mm_open(const struct lp_args *a, int64_t task, struct lp_mm
     return LP_OK;
 }
 
-/* Fetch a line of every `step` of n bytes into the second-level cache: the first level could hold
- * few of them in flight. */
-LP_FORCE void lp_prefetch_some(const uint8_t *p, int64_t n, int step) {
-    for (int64_t at = 0; at < n; at += step) {
+/* Fetch n bytes into the second-level cache: the first level could hold few lines in flight. */
+LP_FORCE void lp_prefetch(const uint8_t *p, int64_t n) {
+    for (int64_t at = 0; at < n; at += 64) {
         __builtin_prefetch(p + at, 0, 2);
     }
-}
-LP_FORCE void lp_prefetch(const uint8_t *p, int64_t n) {
-    lp_prefetch_some(p, n, 64);
 }
 
 /* How far ahead to fetch when `chunk` bytes are read together: a number of chunks, LP_AHEAD at

@@ -1,5 +1,6 @@
 /* Rows interleaved by eight by x8 activations, compiled once per format that can be. */
 #define LP_R8 1
+#define LP_FETCH_EVENLY 1
 #include "int_avx2.h"
 #include "each.h"
 #include "gemv_r8.h"
