@@ -21,6 +21,20 @@ typedef struct {
     __m256 lo, hi; /* all ones or zero per lane */
 } m16;
 
+/* Half of a v16. */
+typedef __m256 v8;
+#define v8_zero() _mm256_setzero_ps()
+#define v8_load(p) _mm256_loadu_ps(p)
+#define v8_store(p, a) _mm256_storeu_ps(p, a)
+#define v8_keep(a) __asm__("" : "+x"(a)) /* in a register */
+#define v8_fma(a, b, c) _mm256_fmadd_ps(a, b, c)
+LP_INLINE v8 v_half(v16 a, int h) {
+    return h ? a.hi : a.lo;
+}
+LP_INLINE v16 v_of_halves(v8 lo, v8 hi) {
+    return (v16){lo, hi};
+}
+
 LP_INLINE v16 v_set1(float x) {
     __m256 r = _mm256_set1_ps(x);
     return (v16){r, r};

@@ -7,6 +7,7 @@ import numpy as np
 from cases_matmul import Rng, activations, lengths, rows_of, weights, wide
 from cases_rows import gaps, plain, same_as
 from harness import Case, Operand, operand, params, result
+from quant_data import FLOATS
 
 from llamapy.devices.ref.interleaved import is_interleaved
 from llamapy.ffi.lib import KernelRow
@@ -28,9 +29,10 @@ def routes(rng: Rng, n_expert: int, n_used: int, n_tokens: int) -> np.ndarray:
 
 def mul_mat_id(rng: Rng, row: KernelRow) -> list[Case]:
     cases = []
-    for i, (m, n_expert, n_used, n_tokens) in enumerate(
-        ((9, 5, 2, 1), (35, 3, 3, 1), (40, 4, 2, 13), (33, 6, 1, 4), (7, 1, 1, 2))
-    ):
+    shapes = [(9, 5, 2, 1), (35, 3, 3, 1), (40, 4, 2, 13), (33, 6, 1, 4), (7, 1, 1, 2)]
+    if row.wtype in FLOATS:  # more columns of an expert than are widened for at once
+        shapes.append((9, 1, 1, 270))
+    for i, (m, n_expert, n_used, n_tokens) in enumerate(shapes):
         k, m = lengths(row.wtype)[i % len(lengths(row.wtype))], rows_of(row.wtype, m)
         w = weights(rng, row.wtype, (k, m, n_expert))
         for each in (1, n_used):

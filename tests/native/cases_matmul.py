@@ -68,7 +68,7 @@ def mul_mat(rng: Rng, row: KernelRow) -> list[Case]:
             x = activations(rng, row.xtype, n, k)
             cases.append(Case([w, x], result("f32", (m, n)), name=f"k={k} m={m} n={n}"))
     more = outer(rng, row) + gapped(rng, row) + added(rng, row) + paired(rng, row)
-    return cases + more + extremes(row)
+    return cases + more + extremes(row) + many(rng, row)
 
 
 def outer(rng: Rng, row: KernelRow) -> list[Case]:
@@ -127,6 +127,19 @@ def paired(rng: Rng, row: KernelRow) -> list[Case]:
         x = activations(rng, row.xtype, n, k)
         dst = wide(result("f32", (m, n // 2)), 12)
         cases.append(Case([w, x], dst, ip=(1,), name=f"pairs n={n}"))
+    return cases
+
+
+def many(rng: Rng, row: KernelRow) -> list[Case]:
+    """Of float weights so many columns that rows are widened for them first; k beyond what is
+    widened at once."""
+    cases = []
+    for k, m, n in ((15, 45, 32), (528, 33, 38), (2585, 45, 46)) if row.wtype in FLOATS else ():
+        w, x = weights(rng, row.wtype, (k, m)), activations(rng, row.xtype, n, k)
+        gaps = Case([wide(w, 4), wide(x, 36)], wide(result("f32", (m, n)), 12), name=f"many k={k}")
+        pairs = Case([w, x], result("f32", (m, n // 2)), ip=(1,), name=f"many pairs k={k}")
+        bias = operand(rng.standard_normal((1, m)).astype(np.float32))
+        cases += [gaps, pairs, Case([w, x, bias], result("f32", (m, n)), name=f"many bias k={k}")]
     return cases
 
 

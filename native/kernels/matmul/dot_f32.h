@@ -137,29 +137,38 @@ LP_FORCE void lp_dot_block(const struct lp_reader *rd, const struct lp_mm *t, in
     }
 }
 
+LP_FORCE int lp_open_f32(const struct lp_reader *rd, const struct lp_args *a, int64_t task,
+                         struct lp_mm *t) {
+    const int status = lp_mm_open(a, task, t);
+    return status ? status : a->n->src[0].nb[0] == rd->bytes ? LP_OK : LP_E_TYPES;
+}
+
+LP_FORCE void lp_dot_task(const struct lp_reader *rd, const struct lp_mm *t) {
+    int64_t col = t->c0;
+    for (; col + LP_DOT_COLS <= t->c1; col += LP_DOT_COLS) {
+        for (int64_t r = t->r0; r < t->r1; r += LP_DOT_ROWS) {
+            lp_dot_block(rd, t, r, col, LP_DOT_ROWS, LP_DOT_COLS);
+        }
+    }
+    for (; LP_DOT_COLS > 2 && col + 2 <= t->c1; col += 2) {
+        for (int64_t r = t->r0; r < t->r1; r += LP_DOT_ROWS) {
+            lp_dot_block(rd, t, r, col, LP_DOT_ROWS, 2);
+        }
+    }
+    for (; col < t->c1; col++) {
+        for (int64_t r = t->r0; r < t->r1; r += LP_DOT_ALONE) {
+            lp_dot_block(rd, t, r, col, LP_DOT_ALONE, 1);
+        }
+    }
+}
+
 LP_FORCE int lp_mul_mat_f32(const struct lp_reader *rd, const struct lp_args *a, int64_t task) {
     struct lp_mm t;
-    int status = lp_mm_open(a, task, &t);
-    int64_t col = t.c0;
-    if (status || a->n->src[0].nb[0] != rd->bytes) {
-        return status ? status : LP_E_TYPES;
+    const int status = lp_open_f32(rd, a, task, &t);
+    if (!status) {
+        lp_dot_task(rd, &t);
     }
-    for (; col + LP_DOT_COLS <= t.c1; col += LP_DOT_COLS) {
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ROWS) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, LP_DOT_COLS);
-        }
-    }
-    for (; LP_DOT_COLS > 2 && col + 2 <= t.c1; col += 2) {
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ROWS) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ROWS, 2);
-        }
-    }
-    for (; col < t.c1; col++) {
-        for (int64_t r = t.r0; r < t.r1; r += LP_DOT_ALONE) {
-            lp_dot_block(rd, &t, r, col, LP_DOT_ALONE, 1);
-        }
-    }
-    return LP_OK;
+    return status;
 }
 
 #endif

@@ -1,6 +1,7 @@
 /* Tasks and scratch of mul_mat, for every type and instruction set. */
 #include "matmul.h"
 #include "panel.h"
+#include "panel_f32.h"
 #include "r8.h"
 
 static int fits(const struct lp_node *n) {
@@ -33,12 +34,12 @@ int64_t lp_split_mul_mat(const struct lp_node *n, int n_threads) {
     return c.n_row * c.n_col * c.n_outer;
 }
 
-/* The scalar kernel holds an unpacked row, the others a panel of rows and what they make of
- * columns, or the latter alone. */
+/* Of quantised weights the scalar kernel holds an unpacked row, the others a panel of rows and what
+ * they make of columns, or the latter alone. */
 int64_t lp_scratch_mul_mat(const struct lp_node *n) {
     const int64_t k = n->src[0].ne[0];
     if (n->src[1].type != LP_X8_TYPE) {
-        return 0;
+        return lp_wide_bytes(k, lp_cut_of(n).cols);
     }
     const int64_t row = lp_up(k, 64) + k / 32 * (int64_t)sizeof(struct lp_scales);
     const int64_t all = lp_prep_all(k, lp_cut_of(n).cols);

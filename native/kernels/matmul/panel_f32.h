@@ -1,0 +1,23 @@
+/* The scratch of float weights by many columns (gemm_f32.h): a panel of rows widened to f32, then
+ * 16 accumulators for every one of its rows and of some columns. */
+#ifndef LP_PANEL_F32_H
+#define LP_PANEL_F32_H
+
+#include "matmul.h"
+
+#define LP_WIDE_ROWS 32
+#define LP_WIDE_K 2048      /* of k at once: 256 KiB of a second-level cache */
+#define LP_WIDE_COLS 6      /* at once, too */
+#define LP_WIDE_COLS_MIN 32 /* fewer are better off without a panel */
+#define LP_WIDE_ACC (LP_WIDE_COLS * LP_WIDE_ROWS * 16) /* floats */
+
+/* Columns whose accumulators wait in scratch while others are summed. */
+static inline int64_t lp_wide_columns(int64_t k, int64_t cols) {
+    return k > LP_WIDE_K ? lp_clamp(cols, 0, LP_TASK_COLS_MAX) : LP_WIDE_COLS;
+}
+static inline int64_t lp_wide_bytes(int64_t k, int64_t cols) {
+    const int64_t n = lp_up(lp_wide_columns(k, cols), LP_WIDE_COLS) / LP_WIDE_COLS;
+    return cols < LP_WIDE_COLS_MIN ? 0 : 4 * (LP_WIDE_ROWS * LP_WIDE_K + n * LP_WIDE_ACC);
+}
+
+#endif
