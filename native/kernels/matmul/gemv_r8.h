@@ -89,27 +89,10 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
     }
 }
 
-/* Lines are fetched ahead, those of a group with each group or those of eight groups at once; some
- * of them only would keep the machine from fetching the others by itself. Measured, of a token's
- * time: with each group 0.85 to 0.92 of eight at once on a Zen 3, not so on a Zen 4. There bytes of
- * their own, the quickest used, are better left to the machine: 0.8 to 0.97. */
-#ifdef LP_FETCH_EVENLY
-#define LP_FETCH 4096 /* bytes ahead */
-#else
-#define LP_FETCH_EVENLY 0
-#define LP_FETCH 6144
-#endif
-
-/* The lines that begin with the groups i..j of those at p. */
-LP_FORCE void lp_fetch(const struct lp_fmt *f, const uint8_t *p, int i, int j) {
-    const int64_t group = 8 * 32 * f->bytes / f->block;
-    if (i < j) {
-        __asm__ volatile("" ::: "memory"); /* or groups' lines would be asked for together */
-    }
-    for (int64_t at = lp_up(i * group, 64); at < j * group; at += 64) {
-        __builtin_prefetch(p + LP_FETCH + at, 0, 2);
-    }
-}
+/* Bytes ahead. Measured, of a token's time: with each group 0.85 to 0.92 of eight at once on a Zen
+ * 3, not so on a Zen 4. There bytes of their own, the quickest used, are better left to the
+ * machine: 0.8 to 0.97. */
+#define LP_FETCH (LP_FETCH_EVENLY ? 4096 : 6144)
 
 /* Eight rows at `row` by n_col columns. Blocks of several groups are unrolled where that pays:
  * groups differ in their shifts. */
@@ -131,7 +114,7 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const u
             prep[i] = c[i].prep + g / 8 * LP_TILE_COLS_MAX * LP_PREP_BYTES;
         }
         lp_rows_open(f, l, &row, g, block, &s);
-        const uint8_t *at = row + g / 8 * unit;
+        const uint8_t *at = row + g / 8 * unit + LP_FETCH;
         lp_fetch(f, at, 0, at_once ? 8 : 0);
         if (f->block > 32 && n == 8) {
 #pragma GCC unroll 8

@@ -74,6 +74,7 @@ LP_FORCE void lp_gemv_group(const struct lp_fmt *f, const struct lp_lanes *l,
 LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const struct lp_mm *t,
                        int64_t r, const int n_col, struct lp_col *c) {
     const int64_t n_group = t->k / 32;
+    const int evenly = LP_FETCH_EVENLY && f->max >= 63; /* with fewer bits a group takes longer */
     const int64_t unit = 8 * 256 / f->block * f->bytes, ahead = lp_ahead(8 * t->w_nb);
     const uint8_t *row[8], *block[8];
     struct lp_rows_scales s;
@@ -84,15 +85,18 @@ LP_FORCE void lp_gemv8(const struct lp_fmt *f, const struct lp_lanes *l, const s
     }
     for (; g + 8 <= n_group; g += 8) {
         lp_rows_open(f, l, row, g, block, &s);
-        lp_prefetch(row[0] + ahead + g / 8 * unit, unit);
+        const uint8_t *at = row[0] + ahead + g / 8 * unit;
+        lp_fetch(f, at, 0, evenly ? 0 : 8);
         if (f->block > 32 && n_col == 1) {
 #pragma GCC unroll 8
             for (int j = 0; j < 8; j++) {
+                lp_fetch(f, at, j, j + evenly);
                 lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
             }
         } else {
 #pragma GCC unroll 1
             for (int j = 0; j < 8; j++) {
+                lp_fetch(f, at, j, j + evenly);
                 lp_gemv_group(f, l, block, &s, g + j, j, n_col, c);
             }
         }

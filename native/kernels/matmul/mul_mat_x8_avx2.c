@@ -1,4 +1,5 @@
 /* Quantised weights by x8 activations, compiled once per format. */
+#define LP_FETCH_EVENLY 1
 #include "int_avx2.h"
 #include "each.h"
 #include "gemv_x8.h"

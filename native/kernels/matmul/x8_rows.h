@@ -4,6 +4,21 @@
 
 #include "matmul.h"
 
+/* Whether lines are fetched ahead with each group of 32 columns that is computed, or those of eight
+ * groups at once. Some of them only would keep the machine from fetching the others by itself. */
+#ifndef LP_FETCH_EVENLY
+#define LP_FETCH_EVENLY 0
+#endif
+
+/* The lines that begin with the groups i..j, of eight rows, of those at p. */
+LP_FORCE void lp_fetch(const struct lp_fmt *f, const uint8_t *p, int i, int j) {
+    const int64_t group = 8 * 32 * f->bytes / f->block, from = lp_up(i * group, 64);
+    if (i < j) {
+        __asm__ volatile("" ::: "memory"); /* or groups' lines would be asked for together */
+        lp_prefetch(p + from, j * group - from);
+    }
+}
+
 /* The scales of a block of 256 of eight rows, lane = row; q: their weights, where the format
  * expands them. */
 struct lp_rows_scales {
