@@ -6,7 +6,7 @@
  * accumulators lie in memory. Their order stays, and so do the bits. Columns are brought together,
  * LP_F_STEP of k at a time: at strides of whole pages they would displace each other.
  *
- * Panel: for every LP_F_ROWS rows and half of 16 lanes [LP_WIDE_K / 16][rows][8]. */
+ * Panel: for every LP_F_ROWS rows and half of 16 lanes [lp_wide_k / 16][rows][8]. */
 #ifndef LP_GEMM_F32_H
 #define LP_GEMM_F32_H
 
@@ -16,8 +16,7 @@
 enum {
     LP_F_ROWS = 2, /* of a tile by LP_WIDE_COLS columns */
     LP_F_ELEMENTS = LP_F_ROWS * LP_WIDE_COLS,
-    LP_F_TILES = LP_WIDE_ROWS / LP_F_ROWS,      /* of a panel */
-    LP_F_HALF = LP_WIDE_K / 16 * LP_F_ROWS * 8, /* floats */
+    LP_F_TILES = LP_WIDE_ROWS / LP_F_ROWS, /* of a panel */
     LP_F_STEP = 512, /* of k: so much of LP_WIDE_COLS columns stays in the first-level cache */
     LP_F_PACK = LP_WIDE_COLS * LP_F_STEP,
 };
@@ -64,14 +63,15 @@ static void lp_wide_pack(const float *const *x, int64_t k, int64_t n, float *out
  * for what is missing of 16. */
 LP_FORCE void lp_widen(const struct lp_reader *rd, const struct lp_mm *t, int64_t r, int64_t k0,
                        int64_t n, float *panel) {
+    const int64_t half = lp_wide_k(t->k) / 16 * LP_F_ROWS * 8;
     for (int64_t j = 0; j < LP_WIDE_ROWS; j++) {
         const uint8_t *w = t->w + (r + j < t->r1 ? r + j : t->r1 - 1) * t->w_nb + k0 * rd->bytes;
-        float *to = panel + j / LP_F_ROWS * 2 * LP_F_HALF + j % LP_F_ROWS * 8;
+        float *to = panel + j / LP_F_ROWS * 2 * half + j % LP_F_ROWS * 8;
         for (int64_t i = 0; i < n; i += 16) {
             const uint8_t *p = w + i * rd->bytes;
             const v16 a = n - i < 16 ? rd->load_n(p, (int)(n - i)) : rd->load(p);
             v8_store(to, v_half(a, 0));
-            v8_store(to + LP_F_HALF, v_half(a, 1));
+            v8_store(to + half, v_half(a, 1));
             to += LP_F_ROWS * 8;
         }
     }
@@ -79,17 +79,17 @@ LP_FORCE void lp_widen(const struct lp_reader *rd, const struct lp_mm *t, int64_
 
 /* A panel by LP_WIDE_COLS columns; n of k, of which x points at the first. What is packed next is
  * fetched meanwhile: its lines are from too many places for the machine to foresee. `next`: of the
- * columns after these.
+ * columns after these. half: floats of half a tile of the panel.
  * acc [LP_F_TILES][LP_F_ELEMENTS][16]. */
-static void lp_wide_columns_by(const float *panel, const float *const *x, const float *const *next,
-                               int64_t n, int begins, float *acc) {
+static void lp_wide_columns_by(const float *panel, int64_t half, const float *const *x,
+                               const float *const *next, int64_t n, int begins, float *acc) {
     _Alignas(64) float packed[LP_F_PACK];
     for (int64_t k = 0; k < n; k += LP_F_STEP) {
         const int64_t most = n - k < LP_F_STEP ? n - k : LP_F_STEP;
         const int in = k + LP_F_STEP < n;
         lp_wide_pack(x, k, most, packed);
         for (int i = 0; i < LP_F_TILES * 2; i++) {
-            const float *w = panel + i * LP_F_HALF + k / 2 * LP_F_ROWS;
+            const float *w = panel + i * half + k / 2 * LP_F_ROWS;
             for (int c = 0; c < LP_WIDE_COLS; c++) {
                 __builtin_prefetch((in ? x[c] + k + LP_F_STEP : next[c]) + i * 16, 0, 2);
             }
@@ -123,7 +123,8 @@ static void lp_wide_store(const struct lp_mm *t, int64_t r, int64_t col, int n_c
 /* Rows r.. of a task, a panel of them, by its columns c0..c1. */
 LP_FORCE void lp_wide_panel(const struct lp_reader *rd, const struct lp_mm *t, int64_t r,
                             int64_t c0, int64_t c1, float *panel) {
-    float *acc = panel + LP_WIDE_ROWS * LP_WIDE_K;
+    const int64_t wide = lp_wide_k(t->k), half = wide / 16 * LP_F_ROWS * 8;
+    float *acc = panel + LP_WIDE_ROWS * wide;
     for (int64_t k = 0; k < t->k; k += LP_WIDE_K) {
         const int64_t n = t->k - k < LP_WIDE_K ? t->k - k : LP_WIDE_K;
         lp_widen(rd, t, r, k, n, panel);
@@ -135,7 +136,7 @@ LP_FORCE void lp_wide_panel(const struct lp_reader *rd, const struct lp_mm *t, i
             for (int c = 0; c < 2 * LP_WIDE_COLS; c++) {
                 x[c] = (const float *)lp_mm_x(t, col + c < c1 ? col + c : c1 - 1) + k;
             }
-            lp_wide_columns_by(panel, x, x + LP_WIDE_COLS, n, k == 0, own);
+            lp_wide_columns_by(panel, half, x, x + LP_WIDE_COLS, n, k == 0, own);
             if (k + n == t->k) {
                 lp_wide_store(t, r, col, n_col, own);
             }
