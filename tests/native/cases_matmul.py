@@ -134,7 +134,7 @@ def many(rng: Rng, row: KernelRow) -> list[Case]:
     """Of float weights so many columns that rows are widened for them first; k beyond what is
     widened at once."""
     cases = []
-    for k, m, n in ((15, 45, 32), (528, 33, 38), (2585, 45, 46)) if row.wtype in FLOATS else ():
+    for k, m, n in ((15, 45, 32), (528, 131, 38), (2585, 45, 46)) if row.wtype in FLOATS else ():
         w, x = weights(rng, row.wtype, (k, m)), activations(rng, row.xtype, n, k)
         gaps = Case([wide(w, 4), wide(x, 36)], wide(result("f32", (m, n)), 12), name=f"many k={k}")
         pairs = Case([w, x], result("f32", (m, n // 2)), ip=(1,), name=f"many pairs k={k}")

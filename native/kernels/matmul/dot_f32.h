@@ -16,6 +16,8 @@
 #define LP_DOT_ALONE 4
 /* Bytes of a row between the line in use and the one brought to the first-level cache. */
 #define LP_DOT_NEAR 384
+/* Bytes of weights that stay in the second-level cache while all columns go by. */
+#define LP_DOT_STAY (512 << 10)
 
 /* How 16 weights, or n < 16 and zeros, are read. */
 struct lp_reader {
@@ -143,7 +145,7 @@ LP_FORCE int lp_open_f32(const struct lp_reader *rd, const struct lp_args *a, in
     return status ? status : a->n->src[0].nb[0] == rd->bytes ? LP_OK : LP_E_TYPES;
 }
 
-LP_FORCE void lp_dot_task(const struct lp_reader *rd, const struct lp_mm *t) {
+LP_FORCE void lp_dot_rows(const struct lp_reader *rd, const struct lp_mm *t) {
     int64_t col = t->c0;
     for (; col + LP_DOT_COLS <= t->c1; col += LP_DOT_COLS) {
         for (int64_t r = t->r0; r < t->r1; r += LP_DOT_ROWS) {
@@ -159,6 +161,16 @@ LP_FORCE void lp_dot_task(const struct lp_reader *rd, const struct lp_mm *t) {
         for (int64_t r = t->r0; r < t->r1; r += LP_DOT_ALONE) {
             lp_dot_block(rd, t, r, col, LP_DOT_ALONE, 1);
         }
+    }
+}
+
+LP_FORCE void lp_dot_task(const struct lp_reader *rd, const struct lp_mm *t) {
+    const int64_t stay = LP_DOT_STAY / lp_clamp(t->w_nb, 1, LP_DOT_STAY);
+    const int64_t rows = t->c1 - t->c0 > LP_DOT_COLS ? lp_up(stay, LP_TASK_ROWS) : t->r1 - t->r0;
+    struct lp_mm part = *t;
+    for (part.r0 = t->r0; part.r0 < t->r1; part.r0 = part.r1) {
+        part.r1 = lp_clamp(part.r0 + rows, 0, t->r1);
+        lp_dot_rows(rd, &part);
     }
 }
 

@@ -20,7 +20,8 @@ enum { LP_MM_PAIRS }; /* ip */
 #define LP_TASK_ROWS 32 /* rows of a task are a multiple of it */
 #define LP_TASK_COLS 24 /* columns too, where they are cut */
 #define LP_TASK_COLS_MAX 256
-#define LP_GEMV_COLS 4 /* up to so many columns the weights are unpacked in registers */
+#define LP_GEMV_COLS 4   /* up to so many columns the weights are unpacked in registers */
+#define LP_FLOAT_COLS 32 /* from so many on, float weights are cut for panels of more rows */
 #define LP_PANEL_ROWS_MAX 128
 #define LP_AHEAD (8 << 10) /* bytes; 4 KiB to 16 KiB are alike on a Zen 4 */
 
@@ -80,7 +81,8 @@ static inline int64_t lp_clamp(int64_t a, int64_t low, int64_t high) {
 /* Some 64 tasks where there is enough to do. Few columns: the time is that of reading the weights,
  * 32 KiB (2 us) to 512 KiB a task. Many columns: 1 to 64 million products (5 to 300 us) a task, and
  * as many columns together as stay in the second-level cache with what is made of them, since every
- * cut along n unpacks the weights once more. */
+ * cut along n unpacks the weights once more. Of float weights twice the products, in half as many
+ * tasks: what a panel costs per column is shared by its rows (panel_f32.h). */
 static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
     const int64_t k = n->src[0].ne[0], m = n->src[0].ne[1], cols = n->src[1].ne[1];
     struct lp_cut c = {.cols = cols > 0 ? cols : 1};
@@ -94,7 +96,9 @@ static inline struct lp_cut lp_cut_of(const struct lp_node *n) {
             c.cols = lp_up((cols + parts - 1) / parts, LP_TASK_COLS);
         }
         const int64_t row = c.cols * (k > 0 ? k : 1), least = cols > 16 ? 1 << 20 : 1 << 17;
-        c.rows = lp_up(lp_clamp(m * cols * k / 64, least, 64 << 20) / (row + 1), LP_TASK_ROWS);
+        const int twice = n->src[1].type != LP_X8_TYPE && cols >= LP_FLOAT_COLS;
+        const int64_t want = lp_clamp(m * cols * k / 64, least, 64 << 20) << twice;
+        c.rows = lp_up(want / (row + 1), LP_TASK_ROWS);
         while (m / c.rows * (cols / c.cols) < 16 && c.cols >= 4 * LP_TASK_COLS) {
             c.cols = lp_up(c.cols / 2, LP_TASK_COLS);
         }

@@ -9,7 +9,7 @@ LP_FORCE int mul_mat(const struct lp_reader *rd, const struct lp_args *a, int64_
     if (status) {
         return status;
     }
-    if (t.c1 - t.c0 < LP_WIDE_COLS_MIN || t.k < 1) {
+    if (t.c1 - t.c0 < LP_FLOAT_COLS || t.k < 1) {
         lp_dot_task(rd, &t);
     } else {
         lp_gemm_f32(rd, &t, s);
