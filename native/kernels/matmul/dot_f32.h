@@ -166,7 +166,8 @@ LP_FORCE void lp_dot_rows(const struct lp_reader *rd, const struct lp_mm *t) {
 
 LP_FORCE void lp_dot_task(const struct lp_reader *rd, const struct lp_mm *t) {
     const int64_t stay = LP_DOT_STAY / lp_clamp(t->w_nb, 1, LP_DOT_STAY);
-    const int64_t rows = t->c1 - t->c0 > LP_DOT_COLS ? lp_up(stay, LP_TASK_ROWS) : t->r1 - t->r0;
+    const int many = t->c1 - t->c0 >= LP_FLOAT_COLS; /* then lp_cut_of makes larger tasks */
+    const int64_t rows = many ? lp_up(stay, LP_TASK_ROWS) : t->r1 - t->r0;
     struct lp_mm part = *t;
     for (part.r0 = t->r0; part.r0 < t->r1; part.r0 = part.r1) {
         part.r1 = lp_clamp(part.r0 + rows, 0, t->r1);
